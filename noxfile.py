@@ -1,0 +1,121 @@
+"""The project's gates: the same sessions on a developer's machine and in CI (`.ci/run`)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import nox
+
+PYTHONS = ["3.11", "3.12", "3.13"]
+POSTGRES_VERSIONS = ["14", "15", "16", "17", "18"]
+PACKAGES = [
+    "outbox_core",
+    "outbox_adapters/kafka/outbox_kafka",
+    "outbox_adapters/nats/outbox_nats",
+    "outbox_adapters/amqp/outbox_amqp",
+]
+UV = "uv>=0.9,<1"
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "virtualenv"
+nox.options.reuse_existing_virtualenvs = True
+nox.options.sessions = ["unit", "lint", "types"]
+
+
+def find_pyenv_pythons() -> None:
+    """Put pyenv's interpreters themselves on PATH.
+
+    Its shims for versions that are not activated exist on PATH but fail when run, and would hide those interpreters.
+    """
+    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    folders = [
+        str(folder) for version in PYTHONS for folder in sorted((root / "versions").glob(f"{version}.*/bin"))
+    ]
+    os.environ["PATH"] = os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)])
+
+
+find_pyenv_pythons()
+
+
+def install_locked(session: nox.Session, *groups: str) -> None:
+    """Install the four packages (editable), every extra and the named dependency groups, exactly as uv.lock says."""
+    session.install(UV)
+    session.run(
+        "uv",
+        "sync",
+        "--quiet",
+        "--locked",
+        "--inexact",  # keeps uv itself
+        "--all-packages",
+        "--all-extras",
+        "--no-default-groups",
+        *(f"--group={group}" for group in groups),
+        env={
+            "UV_PROJECT_ENVIRONMENT": session.virtualenv.location,
+            "UV_PYTHON": str(Path(session.bin) / "python"),
+            "UV_PYTHON_DOWNLOADS": "never",
+        },
+    )
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Every test, on real servers; arguments after `--` go to pytest."""
+    install_locked(session, "test")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session(python=PYTHONS)
+def unit(session: nox.Session) -> None:
+    """The fast tests: no server, seconds, on every supported Python."""
+    install_locked(session, "test")
+    session.run("pytest", "tests/unit", *session.posargs)
+
+
+@nox.session
+def postgres(session: nox.Session) -> None:
+    """The store tests on PostgreSQL 14-18, each started for real; `-- 16 17` picks versions."""
+    install_locked(session, "test")
+    failed = []
+    for version in session.posargs or POSTGRES_VERSIONS:
+        session.log(f"PostgreSQL {version}")
+        try:
+            session.run("pytest", "-m", "store", env={"OUTBOX_TEST_POSTGRES_VERSION": version})
+        except nox.command.CommandFailed:
+            failed.append(version)
+    if failed:
+        session.error(f"failed on PostgreSQL {', '.join(failed)}")
+
+
+@nox.session
+def services(session: nox.Session) -> None:
+    """Provision the servers the tests need, and print what is there and where it came from."""
+    install_locked(session, "test")
+    session.run("python", "-m", "tests.services", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Formatting, lint rules and the direction of imports between layers."""
+    install_locked(session, "lint")
+    session.run("ruff", "format", "--check", ".")
+    session.run("ruff", "check", ".")
+    session.run("lint-imports", "--no-cache")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """mypy and pyright, both strict, on the packages and on the typing tests."""
+    install_locked(session, "test", "types", "dev")
+    session.run("mypy", *PACKAGES, "tests/services", "tests/typing", "noxfile.py")
+    session.run("pyright")
+
+
+@nox.session
+def packaging(session: nox.Session) -> None:
+    """Build the 4 wheels and sdists, look inside, install each cleanly, run the unit tests on the wheels."""
+    install_locked(session, "test")
+    built = Path(session.create_tmp()) / "dist"
+    session.run("uv", "build", "--quiet", "--all-packages", "--clear", "--out-dir", str(built))
+    session.run("pytest", "tests/packaging", *session.posargs, env={"OUTBOX_TEST_DIST": str(built.resolve())})

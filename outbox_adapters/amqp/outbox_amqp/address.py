@@ -1,0 +1,60 @@
+"""Where an AMQP 0-9-1 broker is and how to log in, read from a dispatcher URL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import quote
+
+from outbox_core.errors import InvalidUrl
+from outbox_core.url import DispatcherUrl
+
+SCHEMES: Final = ("amqp", "amqps")
+DEFAULT_PORTS: Final = {"amqp": 5672, "amqps": 5671}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmqpAddress:
+    """``amqp://[user:password@]host[:port][/vhost][?exchange=…]``; ``amqps`` speaks TLS.
+
+    The port defaults to 5672, with TLS to 5671. Without a path the virtual host is ``/``; inside a virtual host's
+    name a slash is written ``%2F``. ``exchange`` is where messages are published, by default the broker's default
+    exchange, which routes to the queue named like the routing key. A cluster is reached through one of its nodes or a
+    load balancer: the client takes a single host.
+    """
+
+    server: str
+    tls: bool = False
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    virtual_host: str = "/"
+    exchange: str = ""
+
+    @classmethod
+    def parse(cls, value: str | DispatcherUrl) -> AmqpAddress:
+        """Read a URL; `outbox_core.errors.InvalidUrl` says what is wrong with it, never showing the password."""
+        url = DispatcherUrl.parse(value, schemes=SCHEMES)
+        options = url.take("exchange")
+        host, *others = url.hosts
+        if others:
+            raise InvalidUrl(
+                url.scheme, f"it names {len(url.hosts)} hosts and the AMQP client takes exactly one"
+            )
+        if url.username is not None and url.password is None:
+            raise InvalidUrl(url.scheme, "the user name has no password; write user:password@host")
+        return cls(
+            server=host.address(DEFAULT_PORTS[url.scheme]),
+            tls=url.scheme == "amqps",
+            username=url.username,
+            password=url.password,
+            virtual_host=url.path or "/",
+            exchange=options.get("exchange", ""),
+        )
+
+    def client_arguments(self) -> dict[str, object]:
+        """Keyword arguments for `aio_pika.connect`. TLS verifies the server against the system's certificates."""
+        scheme = "amqps" if self.tls else "amqp"
+        credentials = ""
+        if self.username is not None and self.password is not None:
+            credentials = f"{quote(self.username, safe='')}:{quote(self.password, safe='')}@"
+        return {"url": f"{scheme}://{credentials}{self.server}/{quote(self.virtual_host, safe='')}"}

@@ -1,0 +1,5 @@
+"""NATS JetStream for outbox-core."""
+
+from outbox_nats.address import NatsAddress
+
+__all__ = ["NatsAddress"]

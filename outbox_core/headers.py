@@ -1,0 +1,262 @@
+"""Headers: the names this library puts on the wire, the rules for users' own, and the way there and back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final, cast
+from uuid import UUID
+
+from outbox_core.errors import InvalidHeader, NotAnOutboxMessage
+from outbox_core.meta import DispatchedMessage, Meta
+from outbox_core.trace import accept_trace
+
+EVENT_ID: Final = "event-id"
+TENANT_ID: Final = "tenant-id"
+TOPIC: Final = "topic"
+KEY: Final = "key"
+SEQUENCE: Final = "sequence"
+ATTEMPTS: Final = "attempts"
+REPLAYS: Final = "replays"
+TABLE: Final = "table"
+CREATED_AT: Final = "created-at"
+TRACEPARENT: Final = "traceparent"
+TRACESTATE: Final = "tracestate"
+CONTENT_TYPE: Final = "content-type"
+
+ALWAYS_SENT: Final = (
+    EVENT_ID,
+    TENANT_ID,
+    TOPIC,
+    SEQUENCE,
+    ATTEMPTS,
+    REPLAYS,
+    TABLE,
+    CREATED_AT,
+    CONTENT_TYPE,
+)
+"""The headers every message has on every broker."""
+
+WIRE_HEADERS: Final = frozenset((*ALWAYS_SENT, KEY, TRACEPARENT, TRACESTATE))
+"""Every header name of this library."""
+
+MAX_HEADERS: Final = 64
+MAX_HEADERS_BYTES: Final = 16 * 1024
+"""Names and values together, in UTF-8. AMQP sends all headers in one frame of 128 KiB; NATS counts them as payload."""
+MAX_NAME_CHARACTERS: Final = 128
+
+BROKER_PREFIXES: Final = ("nats-", "ce-", "ce_", "cloudevents_")
+BROKER_NAMES: Final = frozenset(("cc", "bcc"))
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+class Headers(Mapping[str, str]):
+    """Users' headers, checked and immutable. Names keep their case; no two differ in case alone.
+
+    A name is made of RFC 7230 token characters, 128 at most. A value is one line of text without control characters
+    and without white space around it. There are at most 64, of 16 KiB in all. Names that are this library's own or
+    that mean something to a broker are refused. Whatever is refused raises `InvalidHeader`.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: object) -> None:
+        self._values = _checked(values)
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._values.items()))
+
+    def __repr__(self) -> str:
+        return f"Headers({', '.join(self._values)})"
+
+
+def _checked(values: object) -> dict[str, str]:
+    if not isinstance(values, Mapping):
+        raise InvalidHeader(None, f"expected a mapping of str to str, got {type(values).__name__}")
+    given = cast("Mapping[object, object]", values)
+    if len(given) > MAX_HEADERS:
+        raise InvalidHeader(None, f"there are {len(given)} and at most {MAX_HEADERS} are allowed")
+    checked: dict[str, str] = {}
+    seen: set[str] = set()
+    size = 0
+    for given_name, given_value in given.items():
+        name = _check_name(given_name)
+        value = _check_value(name, given_value)
+        size += len(name) + (len(value) if value.isascii() else len(value.encode()))
+        checked[name] = value
+        seen.add(name.lower())
+        if len(seen) != len(checked):
+            raise InvalidHeader(name, "another header's name differs from it only in case")
+    if size > MAX_HEADERS_BYTES:
+        raise InvalidHeader(
+            None, f"names and values have {size} bytes and at most {MAX_HEADERS_BYTES} are allowed in all"
+        )
+    return checked
+
+
+@lru_cache(maxsize=1024)
+def _check_name(name: object) -> str:
+    """Names are few and come again with every message; only those found good are remembered."""
+    if not isinstance(name, str):
+        raise InvalidHeader(type(name), f"a name must be a str, got {type(name).__name__}")
+    if len(name) > MAX_NAME_CHARACTERS:
+        raise InvalidHeader(
+            name, f"the name has {len(name)} characters and at most {MAX_NAME_CHARACTERS} are allowed"
+        )
+    if _TOKEN.fullmatch(name) is None:
+        raise InvalidHeader(
+            name,
+            "a name needs one or more ASCII letters, digits or !#$%&'*+-.^_`|~ and nothing else, no spaces",
+        )
+    lowered = name.lower()
+    if lowered in WIRE_HEADERS:
+        raise InvalidHeader(
+            name, "the library itself sends a header of this name; choose another, such as x-" + lowered
+        )
+    if _belongs_to_a_broker(lowered):
+        raise InvalidHeader(
+            name,
+            "it would change what a broker or a CloudEvents consumer does with the message;"
+            f" names that begin with {', '.join(BROKER_PREFIXES)}, and cc and bcc, are refused in any case",
+        )
+    return str.__str__(name)
+
+
+def _check_value(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidHeader(
+            name, f"the value must be a str, got {type(value).__name__}; convert it with str()"
+        )
+    if len(value) > MAX_HEADERS_BYTES:
+        raise InvalidHeader(
+            name,
+            f"the value has {len(value)} characters and at most {MAX_HEADERS_BYTES} bytes are allowed in all",
+        )
+    unsafe = unsafe_character(value)
+    if unsafe is not None:
+        raise InvalidHeader(name, f"the value has {unsafe}; a header is one line of text")
+    if value != value.strip():
+        raise InvalidHeader(
+            name, "the value begins or ends with white space, which NATS strips on the way; strip it"
+        )
+    return str.__str__(value)
+
+
+def unsafe_character(text: str) -> str | None:
+    """The first control character, line separator or lone surrogate: what one line of UTF-8 cannot carry."""
+    unsafe = None if text.isprintable() else _UNSAFE.search(text)
+    if unsafe is None:
+        return None
+    code = ord(unsafe[0])
+    kind = "the lone surrogate" if 0xD800 <= code <= 0xDFFF else "the control character"
+    return f"{kind} U+{code:04X} at position {unsafe.start()}"
+
+
+def _belongs_to_a_broker(lowered: str) -> bool:
+    return lowered.startswith(BROKER_PREFIXES) or lowered in BROKER_NAMES
+
+
+NO_HEADERS: Final = Headers({})
+
+
+def to_headers(message: DispatchedMessage) -> dict[str, str]:
+    """The headers of a message on the wire, the same for every broker: all strings, each one line."""
+    meta = message.meta
+    headers = dict(meta.headers)
+    headers[EVENT_ID] = str(meta.event_id)
+    headers[TENANT_ID] = str(meta.tenant_id)
+    headers[TOPIC] = meta.topic
+    headers[SEQUENCE] = str(meta.sequence)
+    headers[ATTEMPTS] = str(meta.attempts)
+    headers[REPLAYS] = str(meta.replays)
+    headers[TABLE] = meta.table
+    headers[CREATED_AT] = meta.created_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    headers[CONTENT_TYPE] = message.content_type
+    if meta.key is not None:
+        headers[KEY] = meta.key
+    if meta.traceparent is not None:
+        headers[TRACEPARENT] = meta.traceparent
+    if meta.tracestate is not None:
+        headers[TRACESTATE] = meta.tracestate
+    return headers
+
+
+def from_headers(headers: Mapping[str, object], body: bytes) -> DispatchedMessage:
+    """The message as it was dispatched, from the headers and the body of a broker's record.
+
+    The library's own headers are found whatever case a broker or a bridge made of them. Others come back as user
+    headers, foreign ones too, as text; only those that belong to a broker (``nats-…``, ``ce-…``, ``cc``, ``bcc``) are
+    left out, since no user can have set them. A malformed trace is dropped and counted. Raises `NotAnOutboxMessage`
+    when a header that is always sent is missing or cannot be read.
+    """
+    ours: dict[str, str] = {}
+    users: dict[str, str] = {}
+    for name, value in headers.items():
+        lowered = name.lower()
+        if lowered in WIRE_HEADERS:
+            if name == lowered or lowered not in ours:
+                ours[lowered] = _text(value)
+        elif not _belongs_to_a_broker(lowered):
+            users[name] = _text(value)
+    missing = [name for name in ALWAYS_SENT if name not in ours]
+    if missing:
+        raise NotAnOutboxMessage(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+    traceparent, tracestate = accept_trace(ours.get(TRACEPARENT), ours.get(TRACESTATE))
+    meta = Meta(
+        table=ours[TABLE],
+        tenant_id=_uuid(ours, TENANT_ID),
+        topic=ours[TOPIC],
+        event_id=_uuid(ours, EVENT_ID),
+        sequence=_int(ours, SEQUENCE),
+        attempts=_int(ours, ATTEMPTS),
+        replays=_int(ours, REPLAYS),
+        key=ours.get(KEY),
+        headers=users,
+        created_at=_moment(ours, CREATED_AT),
+        traceparent=traceparent,
+        tracestate=tracestate,
+    )
+    return DispatchedMessage(meta, body, ours[CONTENT_TYPE])
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return value.decode("utf-8", "replace") if isinstance(value, bytes | bytearray) else str(value)
+
+
+def _uuid(ours: Mapping[str, str], name: str) -> UUID:
+    try:
+        return UUID(ours[name])
+    except ValueError:
+        raise NotAnOutboxMessage(f"{name} is not a UUID") from None
+
+
+def _int(ours: Mapping[str, str], name: str) -> int:
+    text = ours[name]
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+        raise NotAnOutboxMessage(f"{name} is not a whole number")
+    return int(text)
+
+
+def _moment(ours: Mapping[str, str], name: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(ours[name])
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise NotAnOutboxMessage(f"{name} is not an RFC 3339 time with its offset")
+    return moment

@@ -1,0 +1,219 @@
+"""Writing messages in the caller's own transaction."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from hashlib import blake2b
+from typing import Final
+from uuid import UUID
+
+from outbox_core.encoding import encode_json
+from outbox_core.errors import (
+    ConfigError,
+    EventIdConflict,
+    MessageError,
+    MessageTooLarge,
+    NotInTransaction,
+    TransactionError,
+)
+from outbox_core.identifiers import uuid7
+from outbox_core.message import Message, digest
+from outbox_core.record import NewRecord, State, StoredMessage
+from outbox_core.table import TableName
+from outbox_core.topic import Topic
+from outbox_core.trace import current_trace
+from outbox_core.transaction import Transaction, adapt
+
+DEFAULT_MAX_BYTES: Final = 512 * 1024
+"""Of encoded payload plus headers. JSONB text grows on the way out, and brokers commonly stop at 1 MiB."""
+
+_HINT_INTERVAL_SECONDS: Final = 0.05
+_VANISHED_TRIES: Final = 3
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class Outbox:
+    """Writes messages to one outbox table, in whatever transaction the caller has open.
+
+    Make one per table and keep it: it coalesces the wake-up hints of the process. It holds no connection and no task,
+    and may be used from any number of tasks at once.
+
+    ``encode`` turns a payload into JSON text and can be replaced. ``max_bytes`` bounds encoded payload plus headers.
+    ``strict_topics`` demands the shape ``<module>.<aggregate>.<event>.vN``. ``hint`` tells relays about new work at
+    commit, at most every 50 ms; without it (needed for PREPARE TRANSACTION) they find it within their poll interval.
+    """
+
+    def __init__(
+        self,
+        table: str | TableName,
+        *,
+        encode: Callable[[object], str] = encode_json,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        strict_topics: bool = False,
+        hint: bool = True,
+    ) -> None:
+        if max_bytes <= 0:
+            raise ConfigError(f"max_bytes must be positive, got {max_bytes}")
+        self.table = TableName.parse(table)
+        self._encode = encode
+        self._max_bytes = max_bytes
+        self._strict_topics = strict_topics
+        self._hint = hint
+        self._next_hint = 0.0
+
+    async def enqueue(
+        self, tx: object, message: Message, *, serialize_key: bool = False, allow_autocommit: bool = False
+    ) -> int:
+        """Write one message in the open transaction ``tx`` and return its sequence.
+
+        Nothing is sent and nothing is visible to a relay until the caller commits; a rollback, also to a savepoint,
+        leaves nothing. One statement, or two when the ``event_id`` is already there: then nothing new is written and
+        the existing sequence comes back, provided the content is the same (else `EventIdConflict`).
+
+        ``serialize_key`` makes writers of one key wait for each other's commits, so that sequence order is commit
+        order. ``allow_autocommit`` accepts a connection outside a transaction, where the message is committed by
+        itself: only for messages that belong to no other write.
+        """
+        sequences = await self.enqueue_many(
+            tx, (message,), serialize_key=serialize_key, allow_autocommit=allow_autocommit
+        )
+        return sequences[0]
+
+    async def enqueue_many(
+        self,
+        tx: object,
+        messages: Iterable[Message],
+        *,
+        serialize_key: bool = False,
+        allow_autocommit: bool = False,
+    ) -> list[int]:
+        """Write many messages as `enqueue` does, in one statement, and return their sequences in input order.
+
+        Every message is validated before the first one is written. After an `EventIdConflict` the others may have been
+        written in ``tx``: roll it back, or to a savepoint.
+        """
+        records = [self._record(message) for message in messages]
+        transaction = adapt(tx)
+        if not allow_autocommit and not await transaction.is_open():
+            raise NotInTransaction(
+                f"cannot enqueue into {self.table} outside a transaction: the message would be committed apart from the"
+                " data it belongs to. Begin a transaction first, or pass allow_autocommit=True if it belongs to none"
+            )
+        if not records:
+            return []
+        distinct = self._distinct(records)
+        sequences = await self._write(
+            transaction, distinct, _lock_keys(self.table, distinct) if serialize_key else ()
+        )
+        return [sequences[record.event_id] for record in records]
+
+    async def get(self, tx: object, event_id: UUID, *, payload: bool = False) -> StoredMessage | None:
+        """Read one message back by its ``event_id``, or None. Its payload comes only when asked for."""
+        return await adapt(tx).get(self.table, event_id, payload=payload)
+
+    async def count(self, tx: object, *, tenant_id: UUID | None = None, state: State | None = None) -> int:
+        """Count messages, of one tenant or all, in one state or all.
+
+        Counting states before publication is cheap; counting published rows reads all that retention keeps.
+        """
+        return await adapt(tx).count(self.table, tenant_id=tenant_id, state=state)
+
+    async def pending(
+        self, tx: object, *, tenant_id: UUID | None = None, limit: int = 100, payload: bool = False
+    ) -> list[StoredMessage]:
+        """The messages still to be delivered, in flight ones included: in the order in which they come up, or by
+        sequence when one tenant's are asked for."""
+        if limit < 1:
+            raise ConfigError(f"limit must be at least 1, got {limit}")
+        return await adapt(tx).pending(self.table, tenant_id=tenant_id, limit=limit, payload=payload)
+
+    def _record(self, message: Message) -> NewRecord:
+        if not isinstance(message, Message):
+            raise MessageError(f"expected a Message, got {type(message).__name__}")
+        if self._strict_topics:
+            Topic.parse(message.topic)
+        payload = message.json_text(self._encode)
+        encoded = (message.body or b"") if payload is None else payload.encode()
+        headers = json.dumps(dict(message.headers), ensure_ascii=False) if message.headers else None
+        size = len(encoded) + (len(headers.encode()) if headers else 0)
+        if size > self._max_bytes:
+            raise MessageTooLarge(size=size, limit=self._max_bytes)
+        traceparent, tracestate = message.traceparent, message.tracestate
+        if traceparent is None:
+            traceparent, tracestate = current_trace()
+        return NewRecord(
+            id=uuid7(),
+            event_id=message.event_id,
+            tenant_id=message.tenant_id,
+            topic=message.topic,
+            key=message.key,
+            payload=payload,
+            body=message.body,
+            content_type=message.content_type,
+            headers=headers,
+            traceparent=traceparent,
+            tracestate=tracestate,
+            digest=digest(message.topic, message.tenant_id, message.key, message.content_type, encoded),
+            delay_microseconds=0 if message.delay is None else message.delay // _MICROSECOND,
+            available_at=message.available_at,
+        )
+
+    def _distinct(self, records: Sequence[NewRecord]) -> list[NewRecord]:
+        """The records without repetitions of an ``event_id``; a repetition with other content is a conflict."""
+        by_id: dict[UUID, NewRecord] = {}
+        for record in records:
+            first = by_id.setdefault(record.event_id, record)
+            if first.digest != record.digest:
+                raise EventIdConflict(record.event_id, self.table)
+        return list(by_id.values())
+
+    async def _write(
+        self, transaction: Transaction, records: Sequence[NewRecord], lock_keys: Sequence[int]
+    ) -> dict[UUID, int]:
+        sequences: dict[UUID, int] = {}
+        for _ in range(_VANISHED_TRIES):
+            drawn = await transaction.insert(
+                self.table, records, lock_keys=lock_keys, hint=self._hint_is_due()
+            )
+            if drawn is not None:
+                return sequences | {
+                    record.event_id: number for record, number in zip(records, drawn, strict=True)
+                }
+            found = {
+                row.event_id: row
+                for row in await transaction.existing(self.table, [r.event_id for r in records])
+            }
+            for record in records:
+                row = found.get(record.event_id)
+                if row is not None and row.digest != record.digest:
+                    raise EventIdConflict(record.event_id, self.table)
+            sequences |= {event_id: row.sequence for event_id, row in found.items()}
+            records = [record for record in records if record.event_id not in found]
+            if not records:
+                return sequences
+        raise TransactionError(
+            f"the rows that hold {len(records)} event ids in {self.table} were deleted again and again while they were"
+            " being enqueued; retry the transaction"
+        )
+
+    def _hint_is_due(self) -> bool:
+        if not self._hint:
+            return False
+        now = time.monotonic()
+        if now < self._next_hint:
+            return False
+        self._next_hint = now + _HINT_INTERVAL_SECONDS
+        return True
+
+
+def _lock_keys(table: TableName, records: Sequence[NewRecord]) -> list[int]:
+    """Advisory lock keys of the records' ordering keys, sorted so that batches never wait for each other in a circle."""
+    names = {
+        f"outbox-key:{table}:{record.tenant_id}:{record.key}" for record in records if record.key is not None
+    }
+    return sorted(
+        int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), signed=True) for name in names
+    )

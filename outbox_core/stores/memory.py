@@ -1,0 +1,243 @@
+"""Messages kept in memory, with real transaction semantics: the reference for the contracts and for unit tests.
+
+store = MemoryStore()
+async with store.transaction() as tx:
+    await outbox.enqueue(tx, message)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+import anyio
+
+from outbox_core.errors import NotInTransaction
+from outbox_core.record import Existing, NewRecord, State, StoredMessage
+
+if TYPE_CHECKING:
+    from outbox_core.table import TableName
+
+_WAIT_SECONDS: Final = 30.0
+"""How long an insert waits for the transaction that wrote the same ``event_id``, like a lock_timeout."""
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(slots=True)
+class MemoryRow:
+    """One row; the columns that change are those that change in the database."""
+
+    record: NewRecord
+    sequence: int
+    created_at: datetime
+    available_at: datetime
+    published_at: datetime | None = None
+    dead_at: datetime | None = None
+    locked_at: datetime | None = None
+    lock_token: UUID | None = None
+    attempts: int = 0
+    replays: int = 0
+    last_error: str | None = None
+
+    @property
+    def state(self) -> State:
+        if self.dead_at is not None:
+            return State.DEAD
+        if self.published_at is not None:
+            return State.PUBLISHED
+        return State.PENDING if self.lock_token is None else State.IN_FLIGHT
+
+
+@dataclass(slots=True)
+class MemoryTable:
+    """The committed rows by ``event_id``, and the transactions that hold an id which is not committed yet."""
+
+    rows: dict[UUID, MemoryRow] = field(default_factory=dict)
+    writers: dict[UUID, MemoryTransaction] = field(default_factory=dict)
+    drawn: int = 0
+
+    def draw(self) -> int:
+        self.drawn += 1
+        return self.drawn
+
+
+class MemoryStore:
+    """Any number of tables; they appear when first used.
+
+    ``clock`` gives the time, for tests that move it. ``on_hint`` is called with a table's name when a transaction that
+    carried a wake-up hint for it commits.
+    """
+
+    def __init__(
+        self, clock: Callable[[], datetime] = _now, on_hint: Callable[[TableName], None] | None = None
+    ) -> None:
+        self.clock = clock
+        self.on_hint = on_hint
+        self.locks: dict[int, MemoryTransaction] = {}
+        self._tables: dict[TableName, MemoryTable] = {}
+
+    def table(self, name: TableName) -> MemoryTable:
+        return self._tables.setdefault(name, MemoryTable())
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[MemoryTransaction]:
+        """Begin; commit at the end of the block, or roll back when it raises."""
+        tx = MemoryTransaction(self)
+        try:
+            yield tx
+        except BaseException:
+            tx.end(commit=False)
+            raise
+        tx.end(commit=True)
+
+
+class MemoryTransaction:
+    """An open transaction at READ COMMITTED. Not safe for concurrent use, like a connection."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._began_at = store.clock()
+        self._written: list[tuple[MemoryTable, MemoryRow]] = []
+        self._locked: list[int] = []
+        self._hinted: set[TableName] = set()
+        self._open = True
+        self._ended = anyio.Event()
+
+    @asynccontextmanager
+    async def savepoint(self) -> AsyncIterator[None]:
+        """Undo what the block wrote when it raises; the transaction goes on."""
+        mark = len(self._written)
+        try:
+            yield
+        except BaseException:
+            for table, row in self._written[mark:]:
+                del table.writers[row.record.event_id]
+            del self._written[mark:]
+            raise
+
+    def end(self, *, commit: bool) -> None:
+        """Commit or roll back. Ending twice is an error."""
+        if not self._open:
+            raise NotInTransaction("this in-memory transaction has already ended")
+        self._open = False
+        for table, row in self._written:
+            del table.writers[row.record.event_id]
+            if commit:
+                table.rows[row.record.event_id] = row
+        for key in self._locked:
+            del self._store.locks[key]
+        self._ended.set()
+        if commit and self._store.on_hint is not None:
+            for name in self._hinted:
+                self._store.on_hint(name)
+
+    async def is_open(self) -> bool:
+        return self._open
+
+    async def insert(
+        self, table: TableName, records: Sequence[NewRecord], *, lock_keys: Sequence[int], hint: bool
+    ) -> list[int] | None:
+        for key in lock_keys:
+            await self._lock(key)
+        if hint:
+            self._hinted.add(table)
+        memory = self._store.table(table)
+        numbered = [(record, memory.draw()) for record in records]
+        collided = False
+        for record, sequence in sorted(numbered, key=lambda pair: pair[0].event_id):
+            if await self._is_taken(memory, record.event_id):
+                collided = True
+                continue
+            now = self._store.clock()
+            due = max(now + timedelta(microseconds=record.delay_microseconds), record.available_at or now)
+            memory.writers[record.event_id] = self
+            self._written.append((memory, MemoryRow(record, sequence, self._began_at, due)))
+        return None if collided else [sequence for _, sequence in numbered]
+
+    async def existing(self, table: TableName, event_ids: Sequence[UUID]) -> list[Existing]:
+        wanted = set(event_ids)
+        return [
+            Existing(row.record.event_id, row.sequence, row.record.digest)
+            for row in self._visible(table)
+            if row.record.event_id in wanted
+        ]
+
+    async def get(self, table: TableName, event_id: UUID, *, payload: bool) -> StoredMessage | None:
+        found = (row for row in self._visible(table) if row.record.event_id == event_id)
+        return next((_stored(row, payload) for row in found), None)
+
+    async def count(self, table: TableName, *, tenant_id: UUID | None, state: State | None) -> int:
+        return sum(
+            (tenant_id is None or row.record.tenant_id == tenant_id) and (state is None or row.state is state)
+            for row in self._visible(table)
+        )
+
+    async def pending(
+        self, table: TableName, *, tenant_id: UUID | None, limit: int, payload: bool
+    ) -> list[StoredMessage]:
+        waiting = [row for row in self._visible(table) if row.state in (State.PENDING, State.IN_FLIGHT)]
+        if tenant_id is None:
+            waiting.sort(key=lambda row: (row.available_at, row.sequence))
+        else:
+            waiting = [row for row in waiting if row.record.tenant_id == tenant_id]
+            waiting.sort(key=lambda row: row.sequence)
+        return [_stored(row, payload) for row in waiting[:limit]]
+
+    def _visible(self, table: TableName) -> list[MemoryRow]:
+        memory = self._store.table(table)
+        return [*memory.rows.values(), *(row for written, row in self._written if written is memory)]
+
+    async def _is_taken(self, memory: MemoryTable, event_id: UUID) -> bool:
+        """Whether an id is in use; waits for another transaction that has written it to end one way or the other."""
+        while (writer := memory.writers.get(event_id)) is not None and writer is not self:
+            await writer.wait_until_ended()
+        return writer is self or event_id in memory.rows
+
+    async def _lock(self, key: int) -> None:
+        while (holder := self._store.locks.get(key)) is not None and holder is not self:
+            await holder.wait_until_ended()
+        if holder is None:
+            self._store.locks[key] = self
+            self._locked.append(key)
+
+    async def wait_until_ended(self) -> None:
+        """Wait for this transaction to commit or roll back, 30 s at most."""
+        with anyio.fail_after(_WAIT_SECONDS):
+            await self._ended.wait()
+
+
+def transaction(tx: MemoryTransaction) -> MemoryTransaction:
+    """Adapt a transaction for `Outbox`: it is one already."""
+    return tx
+
+
+def _stored(row: MemoryRow, payload: bool) -> StoredMessage:
+    record = row.record
+    wire = record.payload.encode() if record.payload is not None else record.body
+    return StoredMessage(
+        sequence=row.sequence,
+        event_id=record.event_id,
+        tenant_id=record.tenant_id,
+        topic=record.topic,
+        key=record.key,
+        state=row.state,
+        attempts=row.attempts,
+        replays=row.replays,
+        created_at=row.created_at,
+        available_at=row.available_at,
+        published_at=row.published_at,
+        dead_at=row.dead_at,
+        last_error=row.last_error,
+        headers=None if record.headers is None else MappingProxyType(json.loads(record.headers)),
+        payload=wire if payload else None,
+        content_type=record.content_type or "application/json",
+    )

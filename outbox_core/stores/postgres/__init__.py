@@ -1,0 +1,1 @@
+"""The PostgreSQL store: its statements, its migrations and the code that runs them."""

@@ -1,0 +1,32 @@
+-- Lease due rows. Touches no column that an index names, so that the update stays on its page (HOT).
+WITH leader AS MATERIALIZED (
+    -- Held until the claim commits: a new leader waits for it, and a deposed one finds its term gone and takes nothing.
+    SELECT FROM {schema}."outbox_leader" WHERE table_name = '{name}' AND term = $1::bigint FOR SHARE
+)
+UPDATE {table}
+SET locked_at = now(), lock_token = $2, attempts = attempts + 1
+WHERE ctid = ANY (ARRAY(
+    SELECT place
+    FROM (
+        SELECT place, sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) - bytes AS bytes_before
+        FROM (
+            SELECT ctid AS place,
+                {include queries/row_bytes.sql} AS bytes
+            FROM {table}
+            WHERE
+                published_at IS NULL AND dead_at IS NULL
+                AND available_at <= now()
+                AND (available_at, sequence) >= ($3::timestamptz, $4::bigint)
+                AND (locked_at IS NULL OR locked_at < now() - make_interval(secs => $5))
+                AND (key IS NULL OR (tenant_id, key) NOT IN (SELECT * FROM unnest($6::uuid[], $7::text[])))
+                AND topic <> ALL ($8::text[])
+                AND ($1::bigint IS NULL OR EXISTS (SELECT FROM leader))
+            ORDER BY available_at, sequence
+            LIMIT $9
+            FOR UPDATE SKIP LOCKED
+        ) AS due
+    ) AS weighed
+    WHERE bytes_before < $10
+))
+RETURNING
+    {include queries/claim_columns.sql}

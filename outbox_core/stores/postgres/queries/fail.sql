@@ -1,0 +1,14 @@
+-- Put rows off or give them up, each under its own lease.
+UPDATE {table} AS message
+SET
+    locked_at = NULL, lock_token = NULL,
+    last_error = failed.error,
+    attempts = message.attempts - failed.refund::int,
+    available_at = CASE
+        WHEN failed.dead THEN message.available_at ELSE now() + make_interval(secs => failed.delay)
+    END,
+    dead_at = CASE WHEN failed.dead THEN now() END
+FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::float8[], $5::boolean[], $6::boolean[])
+    AS failed (id, token, error, delay, refund, dead)
+WHERE message.id = failed.id AND message.lock_token = failed.token
+RETURNING message.id

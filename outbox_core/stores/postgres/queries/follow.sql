@@ -1,0 +1,35 @@
+-- Lease due rows of given keys, the lowest sequences of each first.
+WITH leader AS MATERIALIZED (
+    SELECT FROM {schema}."outbox_leader" WHERE table_name = '{name}' AND term = $1::bigint FOR SHARE
+)
+UPDATE {table}
+SET locked_at = now(), lock_token = $2, attempts = attempts + 1
+WHERE ctid = ANY (ARRAY(
+    SELECT place
+    FROM (
+        SELECT place, sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) - bytes AS bytes_before
+        FROM (
+            SELECT head.place, head.bytes
+            FROM unnest($3::uuid[], $4::text[], $5::bigint[]) AS wanted (tenant_id, key, rows)
+            CROSS JOIN LATERAL (
+                SELECT
+                    ctid AS place, available_at, locked_at,
+                    {include queries/row_bytes.sql} AS bytes
+                FROM {table} AS message
+                WHERE
+                    message.tenant_id = wanted.tenant_id AND message.key = wanted.key
+                    AND published_at IS NULL AND dead_at IS NULL
+                ORDER BY sequence
+                LIMIT wanted.rows
+                FOR UPDATE SKIP LOCKED
+            ) AS head
+            WHERE
+                head.available_at <= now()
+                AND (head.locked_at IS NULL OR head.locked_at < now() - make_interval(secs => $6))
+                AND EXISTS (SELECT FROM leader)
+        ) AS due
+    ) AS weighed
+    WHERE bytes_before < $7
+))
+RETURNING
+    {include queries/claim_columns.sql}

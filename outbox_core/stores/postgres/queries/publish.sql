@@ -1,0 +1,6 @@
+-- Mark rows as acknowledged by the broker, each under its own lease.
+UPDATE {table} AS message
+SET published_at = now(), locked_at = NULL, lock_token = NULL, last_error = NULL
+FROM unnest($1::uuid[], $2::uuid[]) AS done (id, token)
+WHERE message.id = done.id AND message.lock_token = done.token
+RETURNING message.id

@@ -1,0 +1,19 @@
+-- Release what a claim of unknown outcome leased: it took rows from the first places it could, so they are looked for
+-- there, among so many places that the look stays short. What is missed waits for its lease to end.
+UPDATE {table}
+SET locked_at = NULL, lock_token = NULL, attempts = attempts - 1
+WHERE id = ANY (ARRAY(
+    SELECT id
+    FROM (
+        SELECT id, lock_token
+        FROM {table}
+        WHERE
+            published_at IS NULL AND dead_at IS NULL
+            AND available_at <= now()
+            AND (available_at, sequence) >= ($2::timestamptz, $3::bigint)
+        ORDER BY available_at, sequence
+        LIMIT $4
+    ) AS first_places
+    WHERE lock_token = $1
+)) AND lock_token = $1
+RETURNING id

@@ -1,0 +1,114 @@
+"""The contract between `Outbox` and a transaction the caller has open, and how one is found for an object."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from outbox_core.errors import UnsupportedTransaction
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from outbox_core.record import Existing, NewRecord, State, StoredMessage
+    from outbox_core.table import TableName
+
+
+class Transaction(Protocol):
+    """What an outbox asks of an open transaction.
+
+    Nothing here commits, rolls back, opens a connection or changes a session setting. Not safe for concurrent use:
+    neither is the connection behind it.
+    """
+
+    async def is_open(self) -> bool:
+        """Whether a write made now waits for a commit that is still to come. May begin the driver's own implicit
+        transaction, never ends one."""
+        ...
+
+    async def insert(
+        self, table: TableName, records: Sequence[NewRecord], *, lock_keys: Sequence[int], hint: bool
+    ) -> list[int] | None:
+        """Write the records in one statement and return their sequences in input order, increasing.
+
+        None when at least one ``event_id`` was there already; the others are written all the same. The advisory locks
+        in ``lock_keys`` are taken in that order before any sequence is drawn. With ``hint`` a relay is told at commit.
+        """
+        ...
+
+    async def existing(self, table: TableName, event_ids: Sequence[UUID]) -> list[Existing]:
+        """The rows that have these ids now, in a snapshot taken by this call where the isolation level allows it."""
+        ...
+
+    async def get(self, table: TableName, event_id: UUID, *, payload: bool) -> StoredMessage | None:
+        """One message by its id."""
+        ...
+
+    async def count(self, table: TableName, *, tenant_id: UUID | None, state: State | None) -> int:
+        """How many rows there are, of one tenant or all, in one state or all."""
+        ...
+
+    async def pending(
+        self, table: TableName, *, tenant_id: UUID | None, limit: int, payload: bool
+    ) -> list[StoredMessage]:
+        """Messages neither published nor dead: in the order of claims, or of one tenant's sequences."""
+        ...
+
+
+_ADAPTERS: Final[dict[tuple[str, str], str]] = {
+    ("asyncpg.connection", "Connection"): "outbox_core.transactions.asyncpg",
+    ("asyncpg.pool", "PoolConnectionProxy"): "outbox_core.transactions.asyncpg",
+    ("psycopg", "AsyncConnection"): "outbox_core.transactions.psycopg",
+    ("sqlalchemy.ext.asyncio", "AsyncConnection"): "outbox_core.transactions.sqlalchemy",
+    ("sqlalchemy.ext.asyncio", "AsyncSession"): "outbox_core.transactions.sqlalchemy",
+    ("outbox_core.stores.memory", "MemoryTransaction"): "outbox_core.stores.memory",
+}
+
+_MISTAKES: Final[dict[tuple[str, str], str]] = {
+    ("asyncpg.pool", "Pool"): "acquire a connection from the pool and begin a transaction on it first",
+    (
+        "sqlalchemy.ext.asyncio",
+        "AsyncEngine",
+    ): "pass the AsyncConnection of `async with engine.begin()` instead",
+    (
+        "sqlalchemy.ext.asyncio",
+        "async_sessionmaker",
+    ): "pass the AsyncSession of `async with maker.begin()` instead",
+    ("sqlalchemy.orm", "Session"): "use an AsyncSession: enqueue is asynchronous",
+    ("sqlalchemy", "Connection"): "use an AsyncConnection: enqueue is asynchronous",
+    ("sqlalchemy", "Engine"): "use an AsyncEngine's connection: enqueue is asynchronous",
+    ("psycopg", "Connection"): "use psycopg.AsyncConnection: enqueue is asynchronous",
+    ("psycopg", "AsyncCursor"): "pass the cursor's connection instead",
+}
+
+_ACCEPTED: Final = (
+    "an asyncpg Connection (also one acquired from a pool), a psycopg AsyncConnection,"
+    " or a SQLAlchemy AsyncSession or AsyncConnection on asyncpg or psycopg"
+)
+
+
+def adapt(tx: object) -> Transaction:
+    """Find the adapter for what the caller has open, importing no driver that the caller has not imported."""
+    return _adapter_of(type(tx))(tx)
+
+
+@lru_cache(maxsize=64)
+def _adapter_of(kind: type) -> Callable[[Any], Transaction]:
+    for (module, name), adapter in _ADAPTERS.items():
+        if _is_subclass(kind, module, name):
+            transaction: Callable[[Any], Transaction] = import_module(adapter).transaction
+            return transaction
+    hint = next(
+        (f"; {cure}" for (module, name), cure in _MISTAKES.items() if _is_subclass(kind, module, name)), ""
+    )
+    raise UnsupportedTransaction(
+        f"cannot enqueue on {kind.__module__}.{kind.__qualname__}: expected {_ACCEPTED}{hint}"
+    )
+
+
+def _is_subclass(kind: type, module: str, name: str) -> bool:
+    known = getattr(sys.modules.get(module), name, None)
+    return isinstance(known, type) and issubclass(kind, known)

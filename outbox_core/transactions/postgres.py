@@ -1,0 +1,153 @@
+"""The one path of meaning for every PostgreSQL driver: which statement, which parameters, how rows are read.
+
+Parameters travel as text (bodies and digests as bytes) and are cast in SQL, and results come back as text, integers
+and bytes, so that type codecs, row factories and the search_path of the caller's connection change nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from uuid import UUID
+
+from outbox_core.errors import PermissionDenied, SchemaMissing
+from outbox_core.record import Existing, NewRecord, State, StoredMessage
+from outbox_core.stores.postgres.sql import render
+
+if TYPE_CHECKING:
+    from outbox_core.table import TableName
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_UNDEFINED_TABLE: Final = ("42P01", "3F000")
+_INSUFFICIENT_PRIVILEGE: Final = "42501"
+_UNPUBLISHED: Final = (State.PENDING, State.IN_FLIGHT, State.DEAD)
+
+
+class Driver(Protocol):
+    """What differs between drivers: whether a transaction is open, and how a statement with ``$n`` is run."""
+
+    async def is_open(self) -> bool: ...
+
+    async def fetch(self, statement: str, parameters: Sequence[object]) -> Sequence[Sequence[Any]]: ...
+
+
+class PostgresTransaction:
+    """`Transaction` on PostgreSQL, through whichever driver the caller uses."""
+
+    __slots__ = ("_driver",)
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    async def is_open(self) -> bool:
+        return await self._driver.is_open()
+
+    async def insert(
+        self, table: TableName, records: Sequence[NewRecord], *, lock_keys: Sequence[int], hint: bool
+    ) -> list[int] | None:
+        hinted = str(table) if hint else ""
+        if len(records) == 1 and not lock_keys:
+            rows = await self._fetch(table, "queries/enqueue.sql", *_values(records[0]), hinted)
+        else:
+            columns = [list(column) for column in zip(*map(_values, records), strict=True)]
+            locks = [str(key) for key in lock_keys]
+            rows = await self._fetch(table, "queries/enqueue_many.sql", *columns, hinted, locks)
+        return sorted(row[0] for row in rows) if len(rows) == len(records) else None
+
+    async def existing(self, table: TableName, event_ids: Sequence[UUID]) -> list[Existing]:
+        rows = await self._fetch(table, "queries/existing.sql", [str(event_id) for event_id in event_ids])
+        return [Existing(UUID(row[0]), row[1], bytes.fromhex(row[2])) for row in rows]
+
+    async def get(self, table: TableName, event_id: UUID, *, payload: bool) -> StoredMessage | None:
+        rows = await self._fetch(table, "queries/get.sql", str(event_id), _flag(payload))
+        return _stored(rows[0]) if rows else None
+
+    async def count(self, table: TableName, *, tenant_id: UUID | None, state: State | None) -> int:
+        query = "queries/count_unpublished.sql" if state in _UNPUBLISHED else "queries/count.sql"
+        tenant = None if tenant_id is None else str(tenant_id)
+        rows = await self._fetch(table, query, tenant, None if state is None else state.value)
+        count: int = rows[0][0]
+        return count
+
+    async def pending(
+        self, table: TableName, *, tenant_id: UUID | None, limit: int, payload: bool
+    ) -> list[StoredMessage]:
+        if tenant_id is None:
+            rows = await self._fetch(table, "queries/pending.sql", str(limit), _flag(payload))
+        else:
+            rows = await self._fetch(
+                table, "queries/pending_of_tenant.sql", str(limit), _flag(payload), str(tenant_id)
+            )
+        return [_stored(row) for row in rows]
+
+    async def _fetch(self, table: TableName, query: str, *parameters: object) -> Sequence[Sequence[Any]]:
+        try:
+            return await self._driver.fetch(render(query, table), parameters)
+        except Exception as error:
+            state = _sqlstate(error)
+            if state in _UNDEFINED_TABLE:
+                raise SchemaMissing(table) from error
+            if state == _INSUFFICIENT_PRIVILEGE:
+                raise PermissionDenied(table, "enqueue into or read from") from error
+            raise
+
+
+def _values(record: NewRecord) -> tuple[str | bytes | None, ...]:
+    """One row in the order of the parameters of ``enqueue.sql``."""
+    return (
+        str(record.id),
+        str(record.event_id),
+        str(record.tenant_id),
+        record.topic,
+        record.key,
+        record.payload,
+        record.body,
+        record.content_type,
+        record.headers,
+        record.traceparent,
+        record.tracestate,
+        record.digest,
+        f"{record.delay_microseconds} microseconds",
+        None if record.available_at is None else record.available_at.isoformat(),
+    )
+
+
+def _stored(row: Sequence[Any]) -> StoredMessage:
+    (sequence, event_id, tenant_id, topic, key, state, attempts, replays) = row[:8]
+    (created, available, published, dead, last_error, headers, payload, body, content_type) = row[8:]
+    return StoredMessage(
+        sequence=sequence,
+        event_id=UUID(event_id),
+        tenant_id=UUID(tenant_id),
+        topic=topic,
+        key=key,
+        state=State(state),
+        attempts=attempts,
+        replays=replays,
+        created_at=_time(created),
+        available_at=_time(available),
+        published_at=None if published is None else _time(published),
+        dead_at=None if dead is None else _time(dead),
+        last_error=last_error,
+        headers=None if headers is None else MappingProxyType(json.loads(headers)),
+        payload=payload.encode() if payload is not None else body,
+        content_type=content_type,
+    )
+
+
+def _time(microseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _sqlstate(error: BaseException) -> str | None:
+    """The SQLSTATE of a driver's error, also of one that SQLAlchemy has wrapped."""
+    origin = getattr(error, "orig", None) or error
+    state = getattr(origin, "sqlstate", None)
+    return state if isinstance(state, str) else None

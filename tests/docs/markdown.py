@@ -1,0 +1,79 @@
+"""The repository's Markdown files: their code blocks and their links."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})\s*([\w+-]*)")
+_NOT_RUN = re.compile(r"<!-- not run: \S.* -->")
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#{1,6} +(.*?)\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block: its language, text, the number of its first line, and whether a comment keeps it from running."""
+
+    language: str
+    text: str
+    line: int
+    runs: bool
+
+
+def pages() -> list[Path]:
+    """Every Markdown file of the repository; folders whose names begin with a dot are tools' own."""
+    found: list[Path] = []
+    for folder, folders, files in os.walk(REPOSITORY):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(folder, name) for name in files if name.endswith(".md")]
+    return sorted(found)
+
+
+def name(page: Path) -> str:
+    return page.relative_to(REPOSITORY).as_posix()
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """The fenced blocks in order. An unclosed fence ends with the page, as Markdown has it."""
+    fence, language, begin, runs = "", "", 0, True
+    body: list[str] = []
+    previous = ""
+    for number, line in enumerate([*text.splitlines(), ""], start=1):
+        match = _FENCE.match(line)
+        if not fence and match:
+            fence, language, begin = match[1], match[2], number + 1
+            runs = _NOT_RUN.fullmatch(previous.strip()) is None
+            body = []
+        elif fence and match and match[1].startswith(fence) and not match[2]:
+            yield Block(language, "\n".join(body), begin, runs)
+            fence = ""
+        elif fence:
+            body.append(line)
+        previous = line
+    if fence:
+        yield Block(language, "\n".join(body), begin, runs)
+
+
+def prose(text: str) -> str:
+    """The page without its fenced blocks."""
+    lines = text.splitlines()
+    for block in blocks(text):
+        length = len(block.text.splitlines())
+        lines[block.line - 1 : block.line - 1 + length] = [""] * length
+    return "\n".join(lines)
+
+
+def links(text: str) -> list[str]:
+    return _LINK.findall(prose(text))
+
+
+def anchors(text: str) -> set[str]:
+    """The fragments its headings can be linked by."""
+    headings = (match[1] for line in prose(text).splitlines() if (match := _HEADING.match(line)))
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}

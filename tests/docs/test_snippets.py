@@ -1,0 +1,65 @@
+"""Every Python block of every Markdown file runs: those of one page in order, sharing names, in one event loop."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+
+import pytest
+
+from tests.docs import markdown
+
+TEXTS = {markdown.name(page): page.read_text(encoding="utf-8") for page in markdown.pages()}
+PAGES = [
+    page
+    for page, text in TEXTS.items()
+    if any(block.language == "python" and block.runs for block in markdown.blocks(text))
+]
+
+
+async def run_page(page: str, text: str, names: dict[str, object]) -> None:
+    """Run a page's blocks; line numbers in a traceback are those of the page."""
+    for block in markdown.blocks(text):
+        if block.language != "python" or not block.runs:
+            continue
+        source = "\n" * (block.line - 1) + block.text
+        code = compile(source, page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        result = eval(code, names)  # noqa: S307 - the project's own documents
+        if inspect.iscoroutine(result):
+            await result
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.asyncio
+async def test_the_python_of_a_page_runs(page: str, names: dict[str, object]) -> None:
+    await run_page(page, TEXTS[page], names)
+
+
+def test_the_readme_is_among_them() -> None:
+    assert "README.md" in PAGES
+
+
+@pytest.mark.asyncio
+async def test_blocks_share_names_and_may_await() -> None:
+    names: dict[str, object] = {}
+    text = "```python\nimport asyncio\nx = 1\n```\n\n~~~python\nx += 1\nawait asyncio.sleep(0)\n~~~\n"
+    await run_page("page.md", text, names)
+    assert names["x"] == 2
+
+
+@pytest.mark.asyncio
+async def test_a_failure_points_at_its_line_of_the_page() -> None:
+    with pytest.raises(ZeroDivisionError) as raised:
+        await run_page("page.md", "# Title\n\n```python\nx = 1\nx / 0\n```\n", {})
+    assert (str(raised.traceback[-1].path).endswith("page.md"), raised.traceback[-1].lineno + 1) == (True, 5)
+
+
+def test_only_a_comment_with_a_reason_keeps_a_block_from_running() -> None:
+    def runs(before: str) -> bool:
+        (block,) = markdown.blocks(f"{before}\n```python\n1\n```\n")
+        return block.runs
+
+    assert not runs("<!-- not run: needs a broker -->")
+    assert runs("<!-- not run: -->")
+    assert runs("<!-- not run: needs a broker -->\n")
+    assert runs("text")

@@ -1,0 +1,33 @@
+"""The root's public names: few, sorted, real."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+import outbox_core
+
+
+def test_at_most_twenty_names() -> None:
+    assert len(outbox_core.__all__) <= 20
+
+
+@pytest.mark.parametrize("package", ["outbox_core", "outbox_amqp", "outbox_kafka", "outbox_nats"])
+def test_names_are_sorted_unique_and_importable(package: str) -> None:
+    module = importlib.import_module(package)
+    names: list[str] = module.__all__
+    assert names
+    assert names == sorted(set(names), key=str.casefold)
+    for name in names:
+        assert not name.startswith("_")
+        assert getattr(module, name).__doc__, name
+
+
+def test_nothing_public_is_left_out_of_the_list() -> None:
+    public = {
+        name
+        for name, value in vars(outbox_core).items()
+        if not name.startswith("_") and getattr(value, "__module__", "").startswith("outbox_core.")
+    }
+    assert public == set(outbox_core.__all__)

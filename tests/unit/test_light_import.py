@@ -1,0 +1,26 @@
+"""Importing the root package loads nothing optional."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import sys
+before = set(sys.modules)
+import outbox_core
+roots = {name.partition(".")[0] for name in set(sys.modules) - before}
+print("\\n".join(sorted(roots - set(sys.stdlib_module_names))))
+"""
+
+# What anyio and asyncpg bring with them.
+ALLOWED = {"outbox_core", "anyio", "asyncpg", "idna", "sniffio", "typing_extensions", "async_timeout"}
+
+
+def test_the_root_import_loads_only_the_standard_library_and_declared_dependencies() -> None:
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=30
+    )
+    loaded = set(run.stdout.split())
+    assert "outbox_core" in loaded
+    assert loaded <= ALLOWED
