@@ -24,7 +24,9 @@ class AsyncpgDriver:
         return self._connection.is_in_transaction()
 
     async def fetch(self, statement: str, parameters: Sequence[object]) -> Sequence[Sequence[Any]]:
-        return await self._connection.fetch(statement, *parameters)
+        # A Record has every method of a sequence that is used here; its type says only that it is a mapping.
+        rows: Sequence[Any] = await self._connection.fetch(statement, *parameters)
+        return rows
 
 
 def transaction(connection: asyncpg.Connection | PoolConnectionProxy) -> PostgresTransaction:

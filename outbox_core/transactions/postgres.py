@@ -52,7 +52,7 @@ class PostgresTransaction:
         if len(records) == 1 and not lock_keys:
             rows = await self._fetch(table, "queries/enqueue.sql", *_values(records[0]), hinted)
         else:
-            columns = [list(column) for column in zip(*map(_values, records), strict=True)]
+            columns = [_texts(column) for column in zip(*map(_values, records), strict=True)]
             locks = [str(key) for key in lock_keys]
             rows = await self._fetch(table, "queries/enqueue_many.sql", *columns, hinted, locks)
         return sorted(row[0] for row in rows) if len(rows) == len(records) else None
@@ -98,9 +98,9 @@ class PostgresTransaction:
 def _values(record: NewRecord) -> tuple[str | bytes | None, ...]:
     """One row in the order of the parameters of ``enqueue.sql``."""
     return (
-        str(record.id),
-        str(record.event_id),
-        str(record.tenant_id),
+        record.id.hex,
+        record.event_id.hex,
+        record.tenant_id.hex,
         record.topic,
         record.key,
         record.payload,
@@ -110,9 +110,14 @@ def _values(record: NewRecord) -> tuple[str | bytes | None, ...]:
         record.traceparent,
         record.tracestate,
         record.digest,
-        f"{record.delay_microseconds} microseconds",
+        f"{record.delay_microseconds} microseconds" if record.delay_microseconds else "0",
         None if record.available_at is None else record.available_at.isoformat(),
     )
+
+
+def _texts(column: Sequence[str | bytes | None]) -> list[str | None]:
+    """One column of many rows for ``enqueue_many.sql``: bytes as hexadecimal text."""
+    return [value.hex() if isinstance(value, bytes) else value for value in column]
 
 
 def _stored(row: Sequence[Any]) -> StoredMessage:

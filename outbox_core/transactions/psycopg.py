@@ -28,6 +28,10 @@ class PsycopgDriver:
     async def is_open(self) -> bool:
         if not self._connection.autocommit:
             return True
+        if self._connection.info.transaction_status is TransactionStatus.ACTIVE:
+            # Statements are queued in a pipeline, perhaps a BEGIN among them: entering it again waits for them all.
+            async with self._connection.pipeline():
+                pass
         return self._connection.info.transaction_status is not TransactionStatus.IDLE
 
     async def fetch(self, statement: str, parameters: Sequence[object]) -> Sequence[Sequence[Any]]:

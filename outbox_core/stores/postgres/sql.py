@@ -30,7 +30,7 @@ def render(path: str, table: TableName) -> str:
 
 
 def _read(path: str) -> str:
-    return files(__package__).joinpath(path).read_text(encoding="utf-8")
+    return files("outbox_core.stores.postgres").joinpath(path).read_text(encoding="utf-8")
 
 
 @cache

@@ -17,9 +17,12 @@ WHERE ctid = ANY (ARRAY(
                     {include queries/row_bytes.sql} AS bytes
                 FROM {table} AS message
                 WHERE
-                    message.tenant_id = wanted.tenant_id AND message.key = wanted.key
-                    AND published_at IS NULL AND dead_at IS NULL
-                ORDER BY sequence
+                    -- Written as a range of all three columns, so that no other index than the key's own can serve it.
+                    (message.tenant_id, message.key, sequence) > (wanted.tenant_id, wanted.key, 0)
+                    AND (message.tenant_id, message.key, sequence)
+                        < (wanted.tenant_id, wanted.key, 9223372036854775807)
+                    AND message.key IS NOT NULL AND published_at IS NULL AND dead_at IS NULL
+                ORDER BY message.tenant_id, message.key, sequence
                 LIMIT wanted.rows
                 FOR UPDATE SKIP LOCKED
             ) AS head

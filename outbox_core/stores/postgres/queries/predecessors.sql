@@ -10,11 +10,13 @@ CROSS JOIN LATERAL (
     SELECT sequence, available_at, locked_at, dead_at
     FROM {table} AS message
     WHERE
-        message.tenant_id = span.tenant_id AND message.key = span.key AND published_at IS NULL
-        AND sequence > span.after AND sequence < span.before
+        -- Written as a range of all three columns, so that no other index than the key's own can serve it.
+        (message.tenant_id, message.key, sequence) > (span.tenant_id, span.key, span.after)
+        AND (message.tenant_id, message.key, sequence) < (span.tenant_id, span.key, span.before)
+        AND message.key IS NOT NULL AND published_at IS NULL
         AND lock_token IS DISTINCT FROM $5
         AND replays = 0
         AND (dead_at IS NULL OR $7::boolean)
-    ORDER BY sequence
+    ORDER BY message.tenant_id, message.key, sequence
     LIMIT 1
 ) AS earlier

@@ -1,0 +1,96 @@
+"""Where a topic's messages go on a broker: a mapping or a function from topics to destinations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeAlias, TypeVar, cast
+
+from outbox_core.errors import ConfigError, OutboxError, PermanentError, ProviderError
+from outbox_core.topic import TopicPattern
+
+D = TypeVar("D")
+
+DestinationMap: TypeAlias = Mapping[str, D] | Callable[[str], D]
+"""Topic patterns to destinations, the first that matches counting; or a function from a topic to its destination."""
+
+
+class Destinations(Generic[D]):
+    """Finds the destination of a topic, and checks it, so that what is wrong concerns that message only.
+
+    Without ``destinations`` every topic is its own destination, made by ``of_topic``. With a mapping, a topic that no
+    pattern matches goes to ``default``, and is refused for good when there is none. ``check`` returns a destination
+    as the client takes it, or raises `ValueError` with the rule that was broken.
+    """
+
+    def __init__(
+        self,
+        destinations: DestinationMap[D] | None,
+        *,
+        default: D | None,
+        of_topic: Callable[[str], D],
+        check: Callable[[object], D],
+    ) -> None:
+        self._check = check
+        self._function = of_topic
+        self._patterns: list[tuple[TopicPattern, D]] | None = None
+        self._default = None if default is None else self._configured("default_destination", default)
+        given: object = destinations
+        if isinstance(given, Mapping):
+            mapping = cast("Mapping[str, object]", given)
+            self._patterns = [
+                (TopicPattern.parse(pattern), self._configured(f"the destination of {pattern!r}", value))
+                for pattern, value in mapping.items()
+            ]
+        elif callable(given):
+            self._function = cast("Callable[[str], D]", given)
+        elif given is not None:
+            raise ConfigError(
+                "destinations must be a mapping of topic patterns or a function of the topic,"
+                f" got {type(given).__name__}"
+            )
+        if default is not None and self._patterns is None:
+            raise ConfigError(
+                "default_destination belongs to a mapping: it is for topics that no pattern matches"
+            )
+
+    def of(self, topic: str) -> D:
+        """The destination of a topic. Raises `PermanentError` when there is none or it is not valid."""
+        return self._called(topic) if self._patterns is None else self._mapped(topic, self._patterns)
+
+    def _mapped(self, topic: str, patterns: list[tuple[TopicPattern, D]]) -> D:
+        for pattern, destination in patterns:
+            if pattern.matches(topic):
+                return destination
+        if self._default is None:
+            known = ", ".join(repr(str(pattern)) for pattern, _ in patterns) or "none"
+            raise PermanentError(
+                f"the topic {topic!r} has no destination: no pattern matches it (there is {known}) and there is no default"
+            )
+        return self._default
+
+    def _called(self, topic: str) -> D:
+        try:
+            destination: object = self._function(topic)
+        except OutboxError:
+            raise
+        except Exception as error:
+            raise ProviderError(
+                f"the destination function raised {type(error).__name__} for the topic {topic!r}: {error}"
+            ) from error
+        try:
+            return self._check(destination)
+        except ValueError as error:
+            raise PermanentError(
+                f"the topic {topic!r} has an invalid destination {_shown(destination)}: {error}"
+            ) from None
+
+    def _configured(self, what: str, destination: object) -> D:
+        try:
+            return self._check(destination)
+        except ValueError as error:
+            raise ConfigError(f"{what} is {_shown(destination)}: {error}") from None
+
+
+def _shown(destination: object) -> str:
+    text = repr(destination)
+    return text if len(text) <= 200 else f"{text[:200]}… ({len(text)} characters)"

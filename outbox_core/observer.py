@@ -1,0 +1,156 @@
+"""What a relay tells: one vocabulary of typed events, and the contract of whoever listens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from outbox_core.message import Meta
+    from outbox_core.table import TableName
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to one table."""
+
+    table: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed(Event):
+    """Rows were leased. ``seconds`` is how long the statement took."""
+
+    rows: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched(Event):
+    """The broker acknowledged these messages. ``seconds`` has the duration of each dispatch, in the same order."""
+
+    messages: Sequence[Meta]
+    seconds: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Published(Event):
+    """The acknowledgement of these messages is on record."""
+
+    messages: Sequence[Meta]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed(Event):
+    """A dispatch failed and the message was put off. ``charged`` is false when the attempt was given back because the
+    broker, not the message, was at fault."""
+
+    message: Meta
+    error: str
+    retry_in: float
+    charged: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Dead(Event):
+    """A message was given up, once: it stays in the table until somebody replays or discards it."""
+
+    message: Meta
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Released(Event):
+    """Leased rows were given back undispatched, their attempts refunded."""
+
+    rows: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLost(Event):
+    """A write came too late: another owner has the row, and nothing was changed."""
+
+    message: Meta
+    write: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderGained(Event):
+    """This relay leads the table from now on, in this term."""
+
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderLost(Event):
+    """This relay stopped leading the table."""
+
+    term: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerOpened(Event):
+    """A destination is unreachable; its messages wait. ``retry_in`` is the time until it is tried again."""
+
+    destination: str
+    error: str
+    retry_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerClosed(Event):
+    """A destination acknowledged a message again after ``seconds`` of outage."""
+
+    destination: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reconnecting(Event):
+    """The database did not answer; the relay tries again in ``retry_in`` seconds."""
+
+    error: str
+    retry_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class PoolerDetected(Event):
+    """A transaction pooler is in the way: leadership rests on the leader row's heartbeat, wake-ups on polling."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnded(Event):
+    """A relay session that was stuck sending rows to a frozen process was ended, so that its rows are free again."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued(Event):
+    """A message was written in a caller's transaction, which may still roll back."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped(Event):
+    """The relay has stopped. ``abandoned`` rows were in dispatch when the grace ran out; their leases will expire."""
+
+    at: datetime
+    abandoned: int
+
+
+class Observer(Protocol):
+    """Whoever listens. Called on the event loop, between database and broker calls: return at once.
+
+    Whatever an observer raises is logged and dropped; it cannot break the relay.
+    """
+
+    def __call__(self, event: Event, /) -> None: ...

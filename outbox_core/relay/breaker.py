@@ -1,0 +1,101 @@
+"""Outages: telling a broker that is away from a message that is bad, and waiting for the broker without blame."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from outbox_core.relay.backoff import Backoff
+
+TIMEOUTS_OF_AN_OUTAGE: Final = 3
+OPENINGS_OF_A_SUSPECT: Final = 3
+_MAX_SUSPICIONS: Final = 10_000
+
+
+class BreakerState(StrEnum):
+    """Closed: messages flow. Open: they wait. Half open: one goes ahead to see."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+
+
+class Breaker:
+    """One per leaf dispatcher. A state machine without a clock or a task of its own: times are passed in."""
+
+    def __init__(self, backoff: Backoff, patience: float) -> None:
+        self.state = BreakerState.CLOSED
+        self.retry_at = 0.0
+        self.opened_at = 0.0
+        self._backoff = backoff
+        self._patience = patience
+        self._openings = 0
+        self._last_ack: float | None = None
+        self._timeouts = 0
+        self._in_flight_at_opening: frozenset[UUID] = frozenset()
+        self._suspicions: Counter[UUID] = Counter()
+
+    def acknowledged(self, now: float) -> bool:
+        """A message arrived. True when that ends an outage."""
+        self._last_ack = now
+        self._timeouts = 0
+        if self.state is BreakerState.CLOSED:
+            return False
+        self._confirm_suspicions()
+        self.state = BreakerState.CLOSED
+        self._openings = 0
+        return True
+
+    def answered(self) -> None:
+        """The broker answered, though not with an acknowledgement: it is not away."""
+        self._timeouts = 0
+
+    def timed_out(self, now: float, in_flight_since: float) -> bool:
+        """A dispatch was not answered in time. True when that makes it an outage."""
+        self._timeouts += 1
+        silent_since = in_flight_since if self._last_ack is None else max(self._last_ack, 0.0)
+        return self._timeouts >= TIMEOUTS_OF_AN_OUTAGE and now - silent_since >= self._patience * 0.99
+
+    def open(self, now: float, in_flight: Iterable[UUID]) -> bool:
+        """The broker is away. True when that is news; the time of the next try is ``retry_at``."""
+        if self.state is BreakerState.OPEN:
+            return False
+        news = self.state is BreakerState.CLOSED
+        if news:
+            self.opened_at = now
+        self._openings += 1
+        self.state = BreakerState.OPEN
+        self._in_flight_at_opening = frozenset(in_flight)
+        self.retry_at = now + self._backoff.delay(self._openings)
+        return news
+
+    def probe_failed(self, now: float) -> None:
+        """Still away."""
+        self._openings += 1
+        self.retry_at = now + self._backoff.delay(self._openings)
+
+    def probe_succeeded(self) -> None:
+        """The broker answers: one message may go ahead."""
+        if self.state is BreakerState.OPEN:
+            self._confirm_suspicions()
+            self.state = BreakerState.HALF_OPEN
+
+    def is_suspect(self, row_id: UUID) -> bool:
+        """Whether a row was there each time the broker went away although it came back at once: it goes alone, and
+        what it does is charged to it."""
+        return self._suspicions[row_id] >= OPENINGS_OF_A_SUSPECT if self._suspicions else False
+
+    def forget(self, row_id: UUID) -> None:
+        """The row is resolved."""
+        if self._suspicions:
+            self._suspicions.pop(row_id, None)
+
+    def _confirm_suspicions(self) -> None:
+        if len(self._suspicions) > _MAX_SUSPICIONS:
+            self._suspicions.clear()
+        self._suspicions.update(self._in_flight_at_opening)
+        self._in_flight_at_opening = frozenset()

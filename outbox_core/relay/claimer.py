@@ -1,0 +1,224 @@
+"""Claiming: reading on from where the last claim ended, following held keys, now and then from the beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from outbox_core.errors import StorageError
+from outbox_core.identifiers import uuid7
+from outbox_core.observer import Claimed, Reconnecting, SessionEnded
+from outbox_core.relay import clock
+from outbox_core.relay.position import Position
+from outbox_core.store import BEGINNING, Claim, KeyId, Place, Row, Store
+
+if TYPE_CHECKING:
+    from outbox_core.observer import Event
+    from outbox_core.relay.backoff import Backoff
+    from outbox_core.relay.hand import Hand
+    from outbox_core.relay.keys import Keys
+    from outbox_core.relay.leaves import Leaves
+    from outbox_core.relay.settings import RelaySettings
+    from outbox_core.relay.wakeups import Wakeups
+    from outbox_core.table import TableName
+
+GROWTH: Final = 10
+"""How many times ``batch_size`` a claim may ask for while a backlog lasts."""
+_LOOK_SECONDS: Final = 0.25
+_SWEEP_SECONDS: Final = 1.0
+_SWEEP_COST: Final = 20
+"""A sweep is followed by at least so many times its own duration without one."""
+
+
+class Claimer:
+    """One claim at a time. Whatever it leases goes to ``deliver``; what may not be dispatched yet to ``release``."""
+
+    def __init__(
+        self,
+        table: TableName,
+        store: Store,
+        settings: RelaySettings,
+        backoff: Backoff,
+        keys: Keys,
+        hand: Hand,
+        leaves: Leaves,
+        wakeups: Wakeups,
+        *,
+        term: Callable[[], int | None],
+        deliver: Callable[[Sequence[Row]], None],
+        release: Callable[[Sequence[Row], str], None],
+        observe: Callable[[Event], None],
+    ) -> None:
+        self._table = table
+        self._store = store
+        self._settings = settings
+        self._backoff = backoff
+        self._keys = keys
+        self._hand = hand
+        self._leaves = leaves
+        self._wakeups = wakeups
+        self._term = term
+        self._deliver = deliver
+        self._release = release
+        self._observe = observe
+        self._position = Position()
+        self._limit = settings.batch_size
+        self._next_look = 0.0
+        self._next_sweep = 0.0
+        self._next_patrol = 0.0
+        self._unknown: list[Claim] = []
+        self._led: int | None = None
+
+    def returned(self, rows: Sequence[Row]) -> None:
+        """Rows were given back: read them again."""
+        self._position.back_to(row.place for row in rows)
+
+    def rewind(self) -> None:
+        """A destination is back, or the term is new: look at everything again."""
+        self._position.rewind()
+        self._next_sweep = 0.0
+        self._wakeups.interrupt()
+
+    async def run(self) -> None:
+        """Claim until cancelled; wait when the database fails."""
+        failures = 0
+        while True:
+            try:
+                busy = await self.step()
+                failures = 0
+            except StorageError as error:
+                failures += 1
+                delay = min(self._backoff.delay(failures), 2.0)
+                self._observe(Reconnecting(self._table, str(error), delay))
+                self._next_look = 0.0
+                await anyio.sleep(delay)
+                continue
+            if not busy:
+                await self._wakeups.wait(self._keys.next_wake() - clock.now())
+
+    async def step(self) -> bool:
+        """One round: what is due of held keys, then a claim. False when there is nothing more to do just now."""
+        if self._settings.single_active:
+            term = self._term()
+            if term is None:
+                return False
+            if term != self._led:
+                self._led = term
+                self.rewind()
+        if not self._hand.has_room(self._limit):
+            await self._hand.wait_for_change(1.0)
+            return True
+        if self._leaves.all_away:
+            return False
+        await self._undo_unknown()
+        await self._look()
+        followed = await self._follow()
+        return await self._read() or followed
+
+    async def _read(self) -> bool:
+        now = clock.now()
+        sweeping = now >= self._next_sweep
+        claim = self._claim(since=BEGINNING if sweeping else self._position.place)
+        rows = await self._attempt(claim, {})
+        # The store weighs rows as they are kept, which can be several times their size here.
+        size = sum(len(row.message.payload) for row in rows)
+        full = len(rows) >= claim.limit or size * 4 >= claim.max_bytes
+        self._position.read(rows[-1].place if full else None)
+        if sweeping:
+            ended = clock.now()
+            self._next_sweep = ended + max(_SWEEP_SECONDS, _SWEEP_COST * (ended - now))
+        self._limit = (
+            min(self._limit * 2, self._settings.batch_size * GROWTH) if full else self._settings.batch_size
+        )
+        return full
+
+    async def _follow(self) -> bool:
+        keys = self._keys.due(clock.now(), self._settings.batch_size)
+        if not keys:
+            return False
+        rows = await self._attempt(self._claim(since=BEGINNING), keys)
+        return bool(rows)
+
+    def _claim(self, since: Place) -> Claim:
+        settings = self._settings
+        return Claim(
+            token=uuid7(),
+            term=self._led if settings.single_active else None,
+            limit=self._limit,
+            max_bytes=settings.batch_bytes,
+            lock_ttl=settings.lock_ttl,
+            since=since,
+            held=self._keys.held() if settings.single_active else (),
+            shut=self._leaves.shut_topics(),
+        )
+
+    async def _attempt(self, claim: Claim, keys: Mapping[KeyId, int]) -> list[Row]:
+        """Lease rows and take them in. A claim whose outcome is not known is remembered, to be undone."""
+        started = clock.now()
+        try:
+            rows = await (
+                self._store.follow(self._table, claim, keys)
+                if keys
+                else self._store.claim(self._table, claim)
+            )
+        except StorageError:
+            self._unknown.append(claim)
+            for key_id in keys:
+                self._keys.retry(key_id, clock.now())
+            raise
+        if rows:
+            ended = clock.now()
+            size = sum(len(row.message.payload) for row in rows)
+            self._wakeups.worked()
+            self._observe(Claimed(self._table, len(rows), size, ended - started))
+        await self._admit(claim, rows, keys, started + self._settings.trusted)
+        return rows
+
+    async def _admit(self, claim: Claim, rows: list[Row], keys: Mapping[KeyId, int], expires: float) -> None:
+        self._hand.take(rows)
+        ordered = self._settings.single_active
+        for row in rows:
+            row.expires = expires
+            if not ordered:
+                row.key_id = None
+        try:
+            spans = self._keys.spans(rows)
+            hidden = (
+                await self._store.predecessors(
+                    self._table, claim, spans, dead_too=self._settings.on_dead == "block"
+                )
+                if spans
+                else {}
+            )
+        except BaseException:
+            for key_id in keys:
+                self._keys.retry(key_id, clock.now())
+            self._release_unordered(rows, "the order within its key could not be checked")
+            raise
+        ready, back = self._keys.admit(rows, hidden, keys, clock.now())
+        self._release_unordered(back, "a message before it in its key is not resolved")
+        self._deliver(ready)
+
+    def _release_unordered(self, rows: Sequence[Row], reason: str) -> None:
+        """Give back rows that were never taken into the order of their keys."""
+        for row in rows:
+            row.key_id = None
+        self._release(rows, reason)
+
+    async def _look(self) -> None:
+        now = clock.now()
+        if now < self._next_look:
+            return
+        self._next_look = now + _LOOK_SECONDS
+        self._position.looked(await self._store.tick(self._table))
+        if now >= self._next_patrol:
+            self._next_patrol = now + self._settings.lock_ttl / 2
+            for pid in await self._store.end_stuck_sessions(self._table, self._settings.lock_ttl):
+                self._observe(SessionEnded(self._table, pid))
+
+    async def _undo_unknown(self) -> None:
+        while self._unknown:
+            await self._store.undo(self._table, self._unknown[-1])
+            self._position.back_to((self._unknown.pop().since,))

@@ -1,0 +1,179 @@
+"""Putting outcomes on record: in batches that form by themselves, each write fenced by its lease's token, tried again
+until the database says applied or lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import anyio
+
+from outbox_core.errors import StorageError
+from outbox_core.observer import Dead, Dispatched, Failed, LeaseLost, Published, Reconnecting, Released
+from outbox_core.store import Failure, Row, Store
+
+if TYPE_CHECKING:
+    from outbox_core.observer import Event
+    from outbox_core.relay.backoff import Backoff
+    from outbox_core.table import TableName
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a failed dispatch means for its row."""
+
+    row: Row
+    error: str
+    delay: float
+    refund: bool
+    dead: bool
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Batch:
+    published: list[Row] = field(default_factory=list[Row])
+    seconds: list[float] = field(default_factory=list[float])
+    failed: list[Verdict] = field(default_factory=list[Verdict])
+    released: list[Row] = field(default_factory=list[Row])
+    reasons: set[str] = field(default_factory=set[str])
+
+    def __bool__(self) -> bool:
+        return bool(self.published or self.failed or self.released)
+
+
+class Completer:
+    """Takes outcomes from any task, writes them from one. While a write is under way the next batch gathers, so a lone
+    message is recorded at once and a flood in large statements."""
+
+    def __init__(
+        self,
+        table: TableName,
+        store: Store,
+        *,
+        delete: bool,
+        restamp: bool,
+        backoff: Backoff,
+        observe: Callable[[Event], None],
+        resolved: Callable[[Sequence[Row]], None],
+        released: Callable[[Sequence[Row]], None],
+    ) -> None:
+        self._table = table
+        self._store = store
+        self._delete = delete
+        self._restamp = restamp
+        self._backoff = backoff
+        self._observe = observe
+        self._resolved = resolved
+        self._released = released
+        self._batch = _Batch()
+        self._added = anyio.Event()
+        self._ended = False
+
+    def publish(self, row: Row, seconds: float) -> None:
+        """The broker has acknowledged the row, so many seconds after it was handed to the dispatcher."""
+        self._batch.published.append(row)
+        self._batch.seconds.append(seconds)
+        self._added.set()
+
+    def fail(self, verdict: Verdict) -> None:
+        """The row is put off or given up."""
+        self._batch.failed.append(verdict)
+        self._added.set()
+
+    def release(self, rows: Sequence[Row], reason: str) -> None:
+        """The rows go back undispatched."""
+        if rows:
+            self._batch.released.extend(rows)
+            self._batch.reasons.add(reason)
+            self._added.set()
+
+    def end(self) -> None:
+        """Write what is there, then stop."""
+        self._ended = True
+        self._added.set()
+
+    async def run(self) -> None:
+        """Write batches until `end`; at a failure of the database wait and try the same batch again."""
+        while True:
+            await self._added.wait()
+            self._added = anyio.Event()
+            batch, self._batch = self._batch, _Batch()
+            if batch:
+                await self._write(batch)
+            if self._ended and not self._batch:
+                return
+
+    async def _write(self, batch: _Batch) -> None:
+        failures = 0
+        while batch:
+            try:
+                await self._write_published(batch)
+                await self._write_failed(batch)
+                await self._write_released(batch)
+            except StorageError as error:
+                failures += 1
+                delay = self._backoff.delay(failures)
+                self._observe(Reconnecting(self._table, str(error), delay))
+                await anyio.sleep(delay)
+
+    async def _write_published(self, batch: _Batch) -> None:
+        if not batch.published:
+            return
+        rows = batch.published
+        if batch.seconds:
+            self._observe(Dispatched(self._table, [row.message.meta for row in rows], batch.seconds))
+            batch.seconds = []
+        applied = await self._store.publish(
+            self._table, [(row.id, row.token) for row in rows], delete=self._delete
+        )
+        batch.published = []
+        self._report_lost(rows, applied, "publish")
+        self._observe(Published(self._table, [row.message.meta for row in rows if row.id in applied]))
+        self._resolved(rows)
+
+    async def _write_failed(self, batch: _Batch) -> None:
+        if not batch.failed:
+            return
+        verdicts = batch.failed
+        applied = await self._store.fail(
+            self._table,
+            [Failure(v.row.id, v.row.token, v.error, v.delay, v.refund, v.dead) for v in verdicts],
+        )
+        batch.failed = []
+        self._report_lost([verdict.row for verdict in verdicts], applied, "fail")
+        for verdict in verdicts:
+            if verdict.row.id not in applied:
+                continue
+            meta = verdict.row.message.meta
+            if verdict.dead:
+                self._observe(Dead(self._table, meta, verdict.error))
+            else:
+                self._observe(
+                    Failed(
+                        self._table, meta, verdict.error, verdict.delay, not verdict.refund, verdict.seconds
+                    )
+                )
+        self._resolved([verdict.row for verdict in verdicts])
+
+    async def _write_released(self, batch: _Batch) -> None:
+        if not batch.released:
+            return
+        rows = batch.released
+        applied = await self._store.release(
+            self._table, [(row.id, row.token) for row in rows], restamp=self._restamp
+        )
+        batch.released = []
+        self._report_lost(rows, applied, "release")
+        self._observe(Released(self._table, len(applied), ", ".join(sorted(batch.reasons))))
+        self._released(rows)
+        self._resolved(rows)
+
+    def _report_lost(self, rows: Sequence[Row], applied: set[UUID], write: str) -> None:
+        if len(applied) == len(rows):
+            return
+        for row in rows:
+            if row.id not in applied:
+                self._observe(LeaseLost(self._table, row.message.meta, write))

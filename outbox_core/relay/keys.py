@@ -1,0 +1,213 @@
+"""Order within a key: one message of a key at a time, lowest sequence first, and nobody overtakes a held one.
+
+A key is *held* while its first message waits (backing off, delayed, leased elsewhere, dead and blocking). Claims pass
+over held keys; when the wait is over the key is followed: its first message alone, then more and more of them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final
+
+from outbox_core.store import KeyId, Predecessor, Row, Span
+
+MAX_HELD_IN_CLAIM: Final = 4000
+"""Held keys that a claim is told to pass over; rows of further ones are claimed and given back."""
+_FIRST_STEP: Final = 1
+_STEP_GROWTH: Final = 8
+_MAX_FOLLOWED: Final = 500
+
+
+@dataclass(slots=True)
+class _Key:
+    queue: list[Row] = field(default_factory=list[Row])
+    """Rows in hand that wait for the active one, by sequence."""
+    active: Row | None = None
+    in_hand: int = 0
+    """Rows whose lease is this relay's: queued, active, or with an outcome not yet on record."""
+    highest: int = 0
+    wake: float | None = None
+    """When a held key may be followed; None when it is not held."""
+    step: int = _FIRST_STEP
+    """Rows to ask for when the key is followed next."""
+
+
+class Keys:
+    """The keys of one table that have rows in hand or are held. Times are on the relay's monotonic clock."""
+
+    def __init__(self) -> None:
+        self._keys: dict[KeyId, _Key] = {}
+        self._wakes: list[tuple[float, KeyId]] = []
+        self._held_count = 0
+
+    def held(self) -> list[KeyId]:
+        """The keys a claim is to pass over."""
+        if not self._held_count:
+            return []
+        found = [key_id for key_id, key in self._keys.items() if key.wake is not None]
+        return found[:MAX_HELD_IN_CLAIM]
+
+    def next_wake(self) -> float:
+        """When the next held key may be followed; infinity when none waits."""
+        while self._wakes:
+            wake, key_id = self._wakes[0]
+            key = self._keys.get(key_id)
+            if key is not None and key.wake == wake and not key.in_hand:
+                return wake
+            heapq.heappop(self._wakes)
+        return inf
+
+    def due(self, now: float, limit: int) -> dict[KeyId, int]:
+        """Held keys whose time has come, with how many rows to ask for, ``limit`` rows in all."""
+        wanted: dict[KeyId, int] = {}
+        while limit > 0 and len(wanted) < _MAX_FOLLOWED and self.next_wake() <= now:
+            _, key_id = heapq.heappop(self._wakes)
+            wanted[key_id] = min(self._keys[key_id].step, limit)
+            limit -= wanted[key_id]
+        return wanted
+
+    def spans(self, rows: Iterable[Row]) -> list[Span]:
+        """Where a predecessor of freshly claimed rows may hide: behind what is in hand, before the last of them."""
+        last: dict[KeyId, int] = {}
+        for row in rows:
+            if row.key_id is not None:
+                sequence = row.message.meta.sequence
+                last[row.key_id] = max(sequence, last.get(row.key_id, 0))
+        spans: list[Span] = []
+        for key_id, before in last.items():
+            key = self._keys.get(key_id)
+            spans.append(Span(key_id, key.highest if key is not None and key.in_hand else 0, before))
+        return spans
+
+    def admit(
+        self,
+        rows: Sequence[Row],
+        predecessors: Mapping[KeyId, Predecessor],
+        followed: Mapping[KeyId, int],
+        now: float,
+    ) -> tuple[list[Row], list[Row]]:
+        """Take freshly claimed rows in: those that may be dispatched now, and those to give back at once."""
+        ready: list[Row] = []
+        back: list[Row] = []
+        by_key: dict[KeyId, list[Row]] = {}
+        for row in rows:
+            if row.key_id is None:
+                ready.append(row)
+            else:
+                by_key.setdefault(row.key_id, []).append(row)
+        for key_id, asked in followed.items():
+            key = self._keys.get(key_id)
+            if key is not None and len(by_key.get(key_id, ())) < asked:
+                self._free(key_id, key)
+        for key_id, claimed in by_key.items():
+            self._admit_key(key_id, claimed, predecessors.get(key_id), key_id in followed, now, ready, back)
+        return ready, back
+
+    def _admit_key(
+        self,
+        key_id: KeyId,
+        claimed: list[Row],
+        predecessor: Predecessor | None,
+        followed: bool,
+        now: float,
+        ready: list[Row],
+        back: list[Row],
+    ) -> None:
+        key = self._keys.setdefault(key_id, _Key())
+        if key.wake is not None and not followed:
+            # Held since the claim was sent: its first message failed meanwhile.
+            back.extend(claimed)
+            return
+        if predecessor is not None:
+            behind = [row for row in claimed if row.message.meta.sequence > predecessor.sequence]
+            claimed = [row for row in claimed if row.message.meta.sequence < predecessor.sequence]
+            back.extend(behind)
+            self._hold(key_id, key, now + (_DEAD_RECHECK if predecessor.wait is None else predecessor.wait))
+        key.queue.extend(claimed)
+        key.queue.sort(key=_sequence)
+        key.in_hand += len(claimed)
+        key.highest = max((key.highest, *map(_sequence, claimed)))
+        self._activate(key, ready)
+        self._forget_if_idle(key_id, key)
+
+    def retry(self, key_id: KeyId, now: float) -> None:
+        """Following the key did not work: do it again."""
+        key = self._keys.get(key_id)
+        if key is not None and key.wake is not None:
+            self._hold(key_id, key, now)
+
+    def succeeded(self, row: Row) -> Row | None:
+        """The active row is done with (acknowledged, or dead and not blocking); the next one to dispatch, if any."""
+        key = self._of(row)
+        if key is None or key.active is not row:
+            return None
+        key.active = None
+        key.step = min(key.step * _STEP_GROWTH, _MAX_FOLLOWED)
+        ready: list[Row] = []
+        self._activate(key, ready)
+        return ready[0] if ready else None
+
+    def failed(self, row: Row, wake: float) -> list[Row]:
+        """The active row waits until ``wake``, and its key with it; the rows of the key to give back."""
+        key = self._of(row)
+        if key is None or row.key_id is None:
+            return []
+        if key.active is row:
+            key.active = None
+        key.step = _FIRST_STEP
+        self._hold(row.key_id, key, wake)
+        back, key.queue = key.queue, []
+        return back
+
+    def given_back(self, row: Row) -> list[Row]:
+        """A row leaves the hand undispatched, so nothing behind it may go first: the other rows to give back."""
+        return self.failed(row, 0.0)
+
+    def resolved(self, row: Row, now: float) -> None:
+        """The outcome of a row is on record, or its lease is lost: it is no longer in hand."""
+        key = self._of(row)
+        if key is None or row.key_id is None:
+            return
+        key.in_hand -= 1
+        if key.in_hand:
+            return
+        if key.wake is not None:
+            # Everything asked for went through, or the wait was set before the row left: follow on when it is time.
+            self._hold(row.key_id, key, max(key.wake, now) if key.step == _FIRST_STEP else now)
+        self._forget_if_idle(row.key_id, key)
+
+    def _of(self, row: Row) -> _Key | None:
+        return None if row.key_id is None else self._keys.get(row.key_id)
+
+    def _activate(self, key: _Key, ready: list[Row]) -> None:
+        if key.active is None and key.queue:
+            key.active = key.queue.pop(0)
+            ready.append(key.active)
+
+    def _hold(self, key_id: KeyId, key: _Key, wake: float) -> None:
+        if key.wake is None:
+            self._held_count += 1
+        key.wake = wake
+        heapq.heappush(self._wakes, (wake, key_id))
+
+    def _free(self, key_id: KeyId, key: _Key) -> None:
+        if key.wake is not None:
+            self._held_count -= 1
+        key.wake = None
+        key.step = _FIRST_STEP
+        self._forget_if_idle(key_id, key)
+
+    def _forget_if_idle(self, key_id: KeyId, key: _Key) -> None:
+        if not key.in_hand and key.wake is None:
+            self._keys.pop(key_id, None)
+
+
+_DEAD_RECHECK: Final = 5.0
+"""How often a key that a dead message blocks is looked at again, in case somebody replayed or discarded it."""
+
+
+def _sequence(row: Row) -> int:
+    return row.message.meta.sequence

@@ -1,0 +1,201 @@
+"""One table's way through the relay: its parts, wired together, and the order in which they stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from outbox_core.observer import PoolerDetected
+from outbox_core.relay import clock
+from outbox_core.relay.claimer import GROWTH, Claimer
+from outbox_core.relay.completer import Completer
+from outbox_core.relay.hand import Hand
+from outbox_core.relay.keys import Keys
+from outbox_core.relay.leader import Leader
+from outbox_core.relay.outlet import Outlet
+from outbox_core.relay.settlement import Settlement
+from outbox_core.relay.wakeups import Wakeups
+
+if TYPE_CHECKING:
+    from outbox_core.observer import Event
+    from outbox_core.relay.backoff import Backoff
+    from outbox_core.relay.leaves import Leaf, Leaves
+    from outbox_core.relay.settings import RelaySettings
+    from outbox_core.store import Row, Store
+    from outbox_core.table import TableName
+
+_HAND_BATCHES: Final = 3
+_OVERDUE_SECONDS: Final = 1.0
+_DRAINED_SECONDS: Final = 0.0
+
+
+class Lane:
+    """Claims, dispatches and completes for one table; shares store and destinations with the relay's other tables."""
+
+    def __init__(
+        self,
+        table: TableName,
+        store: Store,
+        settings: RelaySettings,
+        backoff: Backoff,
+        leaves: Leaves,
+        observe: Callable[[Event], None],
+        crashed: Callable[[BaseException], None],
+        *,
+        concurrency: int,
+    ) -> None:
+        self.table = table
+        self._store = store
+        self._settings = settings
+        self._leaves = leaves
+        self._observe = observe
+        self._crashed = crashed
+        self._concurrency = concurrency
+        self._keys = Keys()
+        self.hand = Hand(settings.batch_bytes * _HAND_BATCHES)
+        self.wakeups = Wakeups(settings.poll_interval)
+        self.leader = Leader(table, store.election(table), settings.takeover, observe)
+        self._completer = Completer(
+            table,
+            store,
+            delete=settings.on_published == "delete",
+            restamp=not settings.single_active,
+            backoff=backoff,
+            observe=observe,
+            resolved=self._resolved,
+            released=self._released,
+        )
+        self._settlement = Settlement(
+            table, settings, backoff, self._completer, self._keys, observe, self.deliver
+        )
+        self.claimer = Claimer(
+            table,
+            store,
+            settings,
+            backoff,
+            self._keys,
+            self.hand,
+            leaves,
+            self.wakeups,
+            term=lambda: self.leader.term,
+            deliver=self.deliver,
+            release=self._completer.release,
+            observe=observe,
+        )
+        self._outlets: dict[Leaf, Outlet] = {}
+        self._stopping = False
+        leaves.on_change(self._leaf_changed)
+
+    async def watch(self) -> None:
+        """Look after timeouts and overdue dispatches until cancelled."""
+        if self._store.pooled:
+            self._observe(PoolerDetected(self.table))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._settlement.examine_timeouts)
+            tasks.start_soon(self._check_overdue)
+
+    async def claim(self) -> None:
+        """Claim until cancelled, whenever this relay leads."""
+        while self._settings.single_active and self.leader.term is None:
+            await self.leader.wait_for_change(1.0)
+        await self.claimer.run()
+
+    async def drain(self) -> None:
+        """Claim until nothing is due and nothing is in hand."""
+        while self._settings.single_active and self.leader.term is None:
+            await self.leader.wait_for_change(1.0)
+        while True:
+            if await self.claimer.step():
+                continue
+            if self.hand.rows:
+                await self.hand.wait_for_change(0.05)
+            elif self._keys.next_wake() > clock.now() + _DRAINED_SECONDS:
+                self.claimer.rewind()
+                if not await self.claimer.step() and not self.hand.rows:
+                    return
+
+    async def complete(self) -> None:
+        """Put outcomes on record until the lane has stopped and nothing is left."""
+        await self._completer.run()
+
+    async def stop(self, deadline: float) -> int:
+        """Give back what is not dispatched, let what is dispatched end by ``deadline``; how many were left behind."""
+        self._stopping = True
+        for outlet in self._outlets.values():
+            self._settlement.give_back(outlet.flush(), "the relay stopped")
+        left = 0
+        async with anyio.create_task_group() as tasks:
+            for outlet in self._outlets.values():
+
+                async def stop_outlet(outlet: Outlet = outlet) -> None:
+                    nonlocal left
+                    left += await outlet.stop(deadline)
+
+                tasks.start_soon(stop_outlet)
+        self._settlement.settle_timeouts_now()
+        self._completer.end()
+        return left
+
+    def deliver(self, rows: Sequence[Row]) -> None:
+        """Send rows on their way, each to its destination."""
+        if self._stopping:
+            self._settlement.give_back(rows, "the relay stopped")
+            return
+        for row in rows:
+            if row.message.meta.attempts > self._settings.max_attempts:
+                self._settlement.bury(row)
+                continue
+            try:
+                leaf = self._leaves.of(row.message.meta.topic)
+            except Exception as error:  # a router that cannot route one message has failed that one
+                self._settlement.unroutable(row, error)
+                continue
+            outlet = self._outlet(leaf)
+            if leaf.is_open:
+                self._settlement.give_back((row,), f"{leaf.name} is away")
+            else:
+                outlet.ready.append(row)
+        for outlet in self._outlets.values():
+            outlet.poke()
+
+    async def _check_overdue(self) -> None:
+        while True:
+            await anyio.sleep(_OVERDUE_SECONDS)
+            for outlet in self._outlets.values():
+                outlet.check_overdue(clock.now())
+
+    def _outlet(self, leaf: Leaf) -> Outlet:
+        outlet = self._outlets.get(leaf)
+        if outlet is None:
+            outlet = self._outlets[leaf] = Outlet(
+                leaf,
+                timeout=self._settings.dispatch_timeout,
+                concurrency=self._concurrency,
+                window=self._settings.batch_size * GROWTH // 2,
+                settle=self._settlement.settle,
+                give_back=self._settlement.give_back,
+                crashed=self._crashed,
+            )
+        return outlet
+
+    def _leaf_changed(self, leaf: Leaf) -> None:
+        outlet = self._outlets.get(leaf)
+        if outlet is None:
+            return
+        if leaf.is_open:
+            self._settlement.give_back(outlet.flush(), f"{leaf.name} is away")
+        else:
+            outlet.poke()
+            self.claimer.rewind()
+
+    def _resolved(self, rows: Sequence[Row]) -> None:
+        now = clock.now()
+        for row in rows:
+            if row.key_id is not None:
+                self._keys.resolved(row, now)
+        self.hand.drop(rows)
+
+    def _released(self, rows: Sequence[Row]) -> None:
+        self.claimer.returned(rows)

@@ -1,0 +1,89 @@
+"""Leading a table: one relay claims, the others stand by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import anyio
+
+from outbox_core.errors import StorageError
+from outbox_core.observer import LeaderGained, LeaderLost, Reconnecting
+
+if TYPE_CHECKING:
+    from outbox_core.observer import Event
+    from outbox_core.store import Election
+    from outbox_core.table import TableName
+
+
+class Leader:
+    """Campaigns until it leads, heartbeats while it does, campaigns again when the term is over.
+
+    It only says when to try: that a deposed leader claims nothing is the claim's own doing, which checks the term.
+    """
+
+    def __init__(
+        self, table: TableName, election: Election, takeover: float, observe: Callable[[Event], None]
+    ) -> None:
+        self._table = table
+        self._election = election
+        self._interval = takeover / 8
+        self._observe = observe
+        self._changed = anyio.Event()
+        self.term: int | None = None
+        """The present term, None while standing by."""
+
+    async def run(self) -> None:
+        """Go on until cancelled; then resign, so that a stand-by need not wait."""
+        try:
+            while True:
+                if self.term is None:
+                    await self._campaign()
+                else:
+                    await self._heartbeat(self.term)
+                await anyio.sleep(self._interval)
+        finally:
+            await self._resign()
+
+    async def wait_for_change(self, at_most: float) -> None:
+        """Wait until leadership was gained or lost, at most so many seconds."""
+        with anyio.move_on_after(at_most):
+            await self._changed.wait()
+
+    async def _campaign(self) -> None:
+        try:
+            term = await self._election.campaign()
+        except StorageError as error:
+            self._observe(Reconnecting(self._table, str(error), self._interval))
+            return
+        if term is not None:
+            self._set(term)
+            self._observe(LeaderGained(self._table, term))
+
+    async def _heartbeat(self, term: int) -> None:
+        try:
+            alive = await self._election.heartbeat(term)
+            reason = "another relay began a newer term"
+        except StorageError as error:
+            alive, reason = False, str(error)
+        if not alive:
+            self._set(None)
+            self._observe(LeaderLost(self._table, term, reason))
+
+    async def _resign(self) -> None:
+        term = self.term
+        if term is None:
+            return
+        self._set(None)
+        reason = "the relay stopped"
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._election.resign(term)
+            except StorageError as error:
+                reason = f"the relay stopped; resigning failed: {error}"
+        self._observe(LeaderLost(self._table, term, reason))
+
+    def _set(self, term: int | None) -> None:
+        self.term = term
+        self._changed.set()
+        self._changed = anyio.Event()

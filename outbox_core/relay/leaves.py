@@ -1,0 +1,158 @@
+"""The leaf dispatchers of a relay, each with an outage of its own, shared by all its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import anyio
+
+from outbox_core.dispatcher import BatchDispatcher, Dispatcher, Probing, Routing, name_of
+from outbox_core.relay import clock
+from outbox_core.relay.breaker import Breaker, BreakerState
+
+if TYPE_CHECKING:
+    from outbox_core.relay.backoff import Backoff
+
+
+class Leaf:
+    """One destination: its dispatcher, its breaker, what is in flight to it, and the topics seen for it."""
+
+    def __init__(self, dispatcher: Dispatcher, breaker: Breaker, changed: Callable[[Leaf], None]) -> None:
+        self.dispatcher = dispatcher
+        self.name = name_of(dispatcher)
+        self.breaker = breaker
+        self.batches = isinstance(dispatcher, BatchDispatcher)
+        self.in_flight: dict[UUID, float] = {}
+        """The rows that are with the dispatcher now, and since when."""
+        self.topics: set[str] = set()
+        self._changed = changed
+        self._opened = anyio.Event()
+        self._alone: UUID | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.breaker.state is BreakerState.OPEN
+
+    def admits(self, row_id: UUID) -> bool:
+        """Whether a row may go to the dispatcher now: everything does while messages flow, one at a time when it is
+        being seen whether they do, and a suspect only alone."""
+        state = self.breaker.state
+        if state is BreakerState.OPEN or self._alone is not None:
+            return False
+        if state is BreakerState.CLOSED and not self.breaker.is_suspect(row_id):
+            return True
+        return not self.in_flight
+
+    def started(self, row_id: UUID, now: float) -> None:
+        self.in_flight[row_id] = now
+        if self.breaker.is_suspect(row_id):
+            self._alone = row_id
+
+    def ended(self, row_id: UUID) -> None:
+        self.in_flight.pop(row_id, None)
+        if self._alone == row_id:
+            self._alone = None
+
+    def open(self, now: float, more: frozenset[UUID]) -> bool:
+        """The destination is away. True when that is news."""
+        news = self.breaker.open(now, self.in_flight.keys() | more)
+        self._opened.set()
+        self._changed(self)
+        return news
+
+    def acknowledged(self, now: float) -> bool:
+        """A message arrived. True when that ends an outage."""
+        closed = self.breaker.acknowledged(now)
+        if closed:
+            self._changed(self)
+        return closed
+
+    async def probe(self, timeout: float) -> bool:
+        """Ask for a sign of life; true without asking when the dispatcher cannot ask."""
+        if not isinstance(self.dispatcher, Probing):
+            return True
+        try:
+            with anyio.fail_after(timeout):
+                await self.dispatcher.probe()
+        except Exception:  # whatever a probe raises means the same: no sign of life
+            return False
+        return True
+
+    @property
+    def probes(self) -> bool:
+        return isinstance(self.dispatcher, Probing)
+
+    async def watch(self, probe_timeout: float) -> None:
+        """While the destination is away, look from time to time whether it is back. Runs until cancelled."""
+        while True:
+            await self._opened.wait()
+            self._opened = anyio.Event()
+            while self.is_open:
+                await anyio.sleep(max(self.breaker.retry_at - clock.now(), 0.01))
+                if await self.probe(probe_timeout):
+                    self.breaker.probe_succeeded()
+                    self._changed(self)
+                else:
+                    self.breaker.probe_failed(clock.now())
+
+
+class Leaves:
+    """Finds the leaf for a topic, once per topic."""
+
+    def __init__(self, root: Dispatcher, backoff: Backoff, patience: float) -> None:
+        self._root = root
+        self._backoff = backoff
+        self._patience = patience
+        self._by_topic: dict[str, Leaf] = {}
+        self._by_dispatcher: dict[int, Leaf] = {}
+        self._listeners: list[Callable[[Leaf], None]] = []
+        self.found: Callable[[Leaf], None] | None = None
+        """Called with each leaf when it is first met."""
+
+    def on_change(self, listener: Callable[[Leaf], None]) -> None:
+        """Be told whenever a leaf's breaker opens, half opens or closes."""
+        self._listeners.append(listener)
+
+    def of(self, topic: str) -> Leaf:
+        """The leaf for a topic. Raises what a router's own ``route`` raises."""
+        leaf = self._by_topic.get(topic)
+        if leaf is None:
+            dispatcher: object = self._root
+            while isinstance(dispatcher, Routing):
+                dispatcher = dispatcher.route(topic)
+            leaf = self._leaf(_as_dispatcher(dispatcher))
+            leaf.topics.add(topic)
+            self._by_topic[topic] = leaf
+        return leaf
+
+    def shut_topics(self) -> list[str]:
+        """Topics whose destination is away, as far as seen."""
+        return [topic for leaf in self._by_dispatcher.values() if leaf.is_open for topic in leaf.topics]
+
+    @property
+    def all_away(self) -> bool:
+        """Whether there is nowhere to dispatch to: a single destination, and it is away."""
+        return not isinstance(self._root, Routing) and any(
+            leaf.is_open for leaf in self._by_dispatcher.values()
+        )
+
+    def _leaf(self, dispatcher: Dispatcher) -> Leaf:
+        leaf = self._by_dispatcher.get(id(dispatcher))
+        if leaf is None:
+            leaf = Leaf(dispatcher, Breaker(self._backoff, self._patience), self._tell)
+            self._by_dispatcher[id(dispatcher)] = leaf
+            if self.found is not None:
+                self.found(leaf)
+        return leaf
+
+    def _tell(self, leaf: Leaf) -> None:
+        for listener in self._listeners:
+            listener(leaf)
+
+
+def _as_dispatcher(value: object) -> Dispatcher:
+    if not isinstance(value, Dispatcher):
+        raise TypeError(f"route() returned a {type(value).__name__}, which is not a dispatcher")
+    return value

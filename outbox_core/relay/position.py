@@ -1,0 +1,65 @@
+"""How far a relay has read, so that it need not read again and again what lies behind: dead index entries, rows of held
+keys, rows in flight.
+
+Reading on from a place is safe only if no row can still appear before it. One can: a transaction that stamped its row
+and commits late. So the database is looked at now and then. An enqueue takes its transaction id before its stamp, so
+every row that may yet appear belongs to a transaction that was running at the look before its stamp or began after it;
+when such a transaction is gone, the relay goes back to before it could have stamped anything.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from outbox_core.store import BEGINNING, Place, Tick
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SLACK: Final = timedelta(milliseconds=500)
+"""A process may be held up for this long between a look's clock and its snapshot, or a transaction id and a stamp."""
+
+
+class Position:
+    """The place from which the next claim reads. Goes back whenever something may have appeared behind it."""
+
+    __slots__ = ("_base", "_first_seen", "_last_look", "place")
+
+    def __init__(self) -> None:
+        self.place: Place = BEGINNING
+        self._base: Place = BEGINNING
+        self._last_look: datetime | None = None
+        self._first_seen: dict[int, datetime] = {}
+
+    def looked(self, tick: Tick) -> None:
+        """Take in a look at the database. Between two looks nothing is assumed."""
+        previous = self._last_look
+        if previous is None or tick.now < previous:
+            # The first look, or a clock that was set back: nothing is known about what is running or stamped.
+            self._first_seen = dict.fromkeys(tick.running, BEGINNING[0])
+            self._last_look = tick.now
+            self.rewind()
+            return
+        gone = [self._first_seen.pop(xid) for xid in self._first_seen.keys() - tick.running]
+        for xid in tick.running:
+            self._first_seen.setdefault(xid, previous)
+        self._last_look = tick.now
+        self._base = _before(previous)
+        self.back_to((self._base, *map(_before, gone)))
+
+    def read(self, last: Place | None) -> None:
+        """A claim read on to ``last``, or, when it is None, found everything that is due."""
+        self.place = self._base if last is None else last
+
+    def back_to(self, places: Iterable[Place]) -> None:
+        """Rows were given back, or may have appeared, at these places."""
+        self.place = min((self.place, *places))
+
+    def rewind(self) -> None:
+        """Read from the very beginning next time."""
+        self.place = BEGINNING
+
+
+def _before(moment: datetime) -> Place:
+    return BEGINNING if moment <= BEGINNING[0] + SLACK else (moment - SLACK, 0)

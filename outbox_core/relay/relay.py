@@ -1,0 +1,204 @@
+"""The relay as applications see it: inside a web application, as a process of its own, once, or until all is done."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from outbox_core.dispatcher import Dispatcher, as_dispatcher
+from outbox_core.errors import ConfigError, RelayFailed
+from outbox_core.observers.logging import LoggingObserver
+from outbox_core.relay.run import RelayState, Run
+from outbox_core.relay.settings import RelaySettings
+from outbox_core.stores.postgres.store import PostgresStore
+from outbox_core.table import TableName
+
+if TYPE_CHECKING:
+    from outbox_core.meta import DispatchedMessage
+    from outbox_core.observer import Observer
+    from outbox_core.store import Store
+
+DEFAULT_GRACE: Final = 20.0
+_logger: Final = logging.getLogger("outbox_core.relay")
+
+
+class Relay:
+    """Delivers every committed message of one or more outbox tables, at least once.
+
+        async with Relay(dsn, table="orders_outbox", dispatcher=publish):
+            ...                     # runs in the background until the block ends
+
+    ``dispatcher`` is an asynchronous function of a `DispatchedMessage` or a `Dispatcher`; one that is an asynchronous
+    context manager is entered and left with the relay. Settings are those of `RelaySettings`, as keywords. ``connect``
+    is passed to ``asyncpg.connect``. ``observers`` are told what happens, beside the log.
+
+    A relay can be started again after it has stopped. It belongs to the event loop it was started on.
+    """
+
+    def __init__(
+        self,
+        dsn: str | Callable[[], Store],
+        *,
+        table: str | TableName | None = None,
+        tables: Sequence[str | TableName] = (),
+        dispatcher: Dispatcher | Callable[[DispatchedMessage], Awaitable[None]],
+        observers: Sequence[Observer] = (),
+        connect: Mapping[str, Any] | None = None,
+        random: Callable[[], float] | None = None,
+        **settings: Any,
+    ) -> None:
+        self.settings = _settings(settings)
+        self.tables = _tables(table, tables)
+        self._dispatcher = as_dispatcher(dispatcher)
+        self._observers = (LoggingObserver(), *observers)
+        self._random = random
+        self._make_store = dsn if callable(dsn) else self._postgres(dsn, connect)
+        self._run: Run | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def state(self) -> RelayState:
+        """Where the relay is in its life."""
+        return RelayState.STOPPED if self._run is None else self._run.state
+
+    async def start(self) -> None:
+        """Start in the background and return once the relay is running; raises what keeps it from starting."""
+        run = self._begin()
+        self._task = asyncio.create_task(run.main(), name="outbox-relay")
+        self._task.add_done_callback(_log_death)
+        try:
+            await run.wait_until_running(self._task)
+        except BaseException:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+            raise
+
+    async def stop(self, grace: float = DEFAULT_GRACE) -> None:
+        """Stop claiming, let what is in dispatch end, record it, give the rest back; back within ``grace`` + 1 s.
+
+        Does nothing when the relay is not running. A second call with a shorter grace shortens the first.
+        """
+        if grace < 0:
+            raise ConfigError(f"grace must not be negative, got {grace}")
+        if self._run is not None:
+            await self._run.stop(grace)
+
+    async def wait(self) -> None:
+        """Wait until the relay has stopped; raises what ended it, if it did not stop by itself."""
+        task = self._task
+        if task is not None:
+            await asyncio.wait([task])
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise RelayFailed("the relay ended with an error") from error
+
+    async def run(self, *, grace: float = DEFAULT_GRACE, signals: bool = True) -> None:
+        """Run in the foreground until cancelled or stopped. SIGTERM and SIGINT stop it, with ``grace``."""
+        run = self._begin()
+        with _stop_on_signals(run, grace) if signals else _nothing():
+            await run.main(grace=grace)
+
+    async def run_once(self, *, timeout: float = 300.0) -> int:
+        """Deliver what is due, wait for its outcome and return how many messages were published: for a cron job.
+
+        Does nothing, and returns 0 after ``timeout`` seconds at the latest, while another relay leads.
+        """
+        return await self._begin().drain(timeout)
+
+    async def drain(self, *, timeout: float = 60.0) -> int:
+        """Deliver until nothing is due any more and return how many messages were published: for tests."""
+        return await self._begin().drain(timeout)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+        if error is None:
+            await self.wait()
+
+    def _begin(self) -> Run:
+        if self._run is not None and self._run.state is not RelayState.STOPPED:
+            raise ConfigError(
+                f"this relay is already {self._run.state.value}; one object runs once at a time"
+            )
+        self._run = Run(
+            self.tables,
+            self._make_store(),
+            self.settings,
+            self._dispatcher,
+            self._observers,
+            self._random,
+        )
+        return self._run
+
+    def _postgres(self, dsn: str, connect: Mapping[str, Any] | None) -> Callable[[], Store]:
+        if not dsn.startswith(("postgresql://", "postgres://")):
+            raise ConfigError("the database URL must begin with postgresql://")
+        settings = self.settings
+        size = min(4, 2 + len(self.tables) // 2)
+        return lambda: PostgresStore(
+            dsn,
+            timeout=settings.database_timeout,
+            takeover=settings.takeover,
+            size=size,
+            name=f"outbox:{self.tables[0]}",
+            connect=connect,
+        )
+
+
+def _settings(given: Mapping[str, Any]) -> RelaySettings:
+    known = set(RelaySettings.__slots__)
+    unknown = sorted(given.keys() - known)
+    if unknown:
+        raise ConfigError(f"unknown relay setting {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+    return RelaySettings(**given)
+
+
+def _tables(table: str | TableName | None, tables: Sequence[str | TableName]) -> tuple[TableName, ...]:
+    if isinstance(tables, str):
+        raise ConfigError(f"tables must be a sequence of names, got the str {tables!r}; write table= for one")
+    if (table is None) == (not tables):
+        raise ConfigError("give either table= or tables=[…], with at least one table")
+    parsed = tuple(TableName.parse(name) for name in ((table,) if table is not None else tables))
+    if len(set(parsed)) != len(parsed):
+        raise ConfigError(f"a table is named twice: {', '.join(map(str, parsed))}")
+    return parsed
+
+
+def _log_death(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _logger.critical(
+            "the relay ended with %s; nothing is delivered until it is started again",
+            type(error).__name__,
+            exc_info=error,
+        )
+
+
+@contextmanager
+def _stop_on_signals(run: Run, grace: float) -> Generator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, run.request_stop, grace)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+@contextmanager
+def _nothing() -> Generator[None]:
+    yield

@@ -1,0 +1,283 @@
+"""One run of a relay, from start to stop. One shared deadline bounds every part of stopping."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from math import inf
+from random import random as system_random
+from typing import TYPE_CHECKING, Final, cast
+
+import anyio
+
+from outbox_core.dispatcher import Dispatcher, Managed
+from outbox_core.errors import DispatchTimeout, StorageTimeout
+from outbox_core.observer import Event, Observer, Published, Stopped
+from outbox_core.relay import clock
+from outbox_core.relay.backoff import Backoff
+from outbox_core.relay.lane import Lane
+from outbox_core.relay.leaves import Leaf, Leaves
+
+if TYPE_CHECKING:
+    from outbox_core.relay.settings import RelaySettings
+    from outbox_core.store import Store
+    from outbox_core.table import TableName
+
+_CANCELLED_GRACE: Final = 1.0
+_RECORDING_SECONDS: Final = 0.7
+"""After the grace: for the outcomes of what ended at the last moment to be recorded."""
+_CLOSING_SECONDS: Final = 0.9
+_logger: Final = logging.getLogger("outbox_core.relay")
+
+
+class RelayState(StrEnum):
+    """A relay is in one of these; from stopped it can be started again."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+
+
+class Run:
+    """Used once. `main` does the work; `request_stop` and `stop` may be called at any time, from the same loop."""
+
+    def __init__(
+        self,
+        tables: Sequence[TableName],
+        store: Store,
+        settings: RelaySettings,
+        dispatcher: Dispatcher,
+        observers: Sequence[Observer],
+        random: Callable[[], float] | None,
+    ) -> None:
+        self.state = RelayState.STARTING
+        self.published = 0
+        self._tables = tables
+        self._store = store
+        self._settings = settings
+        self._dispatcher = dispatcher
+        self._observers = observers
+        self._random = random or system_random
+        self._running = anyio.Event()
+        self._stop_asked = anyio.Event()
+        self._stopped = anyio.Event()
+        self._deadline = inf
+        self._crash: BaseException | None = None
+        self._lanes: list[Lane] = []
+
+    async def main(self, *, grace: float = _CANCELLED_GRACE) -> None:
+        """Run until a stop is asked for. Cancelling it stops it too, with a grace of 1 s; cancelling again, at once."""
+        await self._guarded(self._until_stopped, min(grace, _CANCELLED_GRACE))
+
+    async def drain(self, timeout: float) -> int:
+        """Run until nothing is due any more; how many messages were published."""
+
+        async def drained(lanes: Sequence[Lane]) -> None:
+            with anyio.fail_after(timeout):
+                for lane in lanes:
+                    await lane.drain()
+
+        await self._guarded(drained, _CANCELLED_GRACE)
+        return self.published
+
+    def request_stop(self, grace: float) -> None:
+        """Ask for a stop without waiting for it. A shorter grace shortens an earlier one."""
+        self._deadline = min(self._deadline, clock.now() + grace)
+        if self.state is not RelayState.STOPPED:
+            self.state = RelayState.STOPPING
+        self._stop_asked.set()
+
+    async def stop(self, grace: float) -> None:
+        """Ask for a stop and wait for its end: the grace and 1 s at most."""
+        self.request_stop(grace)
+        with anyio.CancelScope(shield=True), anyio.move_on_after(grace + 1.0):
+            await self._stopped.wait()
+
+    async def wait_until_running(self, task: asyncio.Task[None]) -> None:
+        """Wait until the run has started, or raise what ended it."""
+        waiting = asyncio.ensure_future(self._running.wait())
+        try:
+            await asyncio.wait({waiting, task}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if task.done():
+            await task
+
+    async def _guarded(self, work: Callable[[Sequence[Lane]], Awaitable[None]], grace: float) -> None:
+        """Do the work in a task of its own, so that a cancellation stops it in order instead of tearing it up."""
+        task = asyncio.create_task(self._work(work), name="outbox-relay-run")
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.done():
+                self.request_stop(grace)
+                await self._finish(task)
+            raise
+        finally:
+            self.state = RelayState.STOPPED
+            self._stopped.set()
+
+    async def _finish(self, task: asyncio.Task[None]) -> None:
+        with anyio.CancelScope(shield=True):
+            try:
+                await asyncio.wait({task}, timeout=max(self._deadline - clock.now(), 0) + 1.0)
+            finally:
+                if not task.done():
+                    self._store.abort()
+                    task.cancel()
+                    await asyncio.wait({task}, timeout=1.0)
+
+    async def _work(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> None:
+        abandoned = 0
+        try:
+            async with AsyncExitStack() as stack:
+                await self._open(stack)
+                self._lanes = self._make_lanes()
+                if self.state is RelayState.STARTING:
+                    self.state = RelayState.RUNNING
+                self._running.set()
+                abandoned = await self._lead(work)
+        except BaseExceptionGroup as group:
+            raise _first(group) from None
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._store.close()
+            for table in self._tables:
+                self._observe(Stopped(table, datetime.now(UTC), abandoned))
+        if self._crash is not None:
+            raise self._crash
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        try:
+            with anyio.fail_after(6 * self._settings.database_timeout):
+                await self._store.open(self._tables)
+        except TimeoutError:
+            raise StorageTimeout("the database did not let the relay start in time") from None
+        if isinstance(self._dispatcher, Managed):
+            await stack.enter_async_context(self._managed(self._dispatcher))
+
+    @asynccontextmanager
+    async def _managed(self, dispatcher: Managed) -> AsyncGenerator[None]:
+        try:
+            with anyio.fail_after(self._settings.dispatch_timeout):
+                await dispatcher.__aenter__()
+        except TimeoutError:
+            seconds = self._settings.dispatch_timeout
+            raise DispatchTimeout(f"the dispatcher did not start within {seconds:g} s") from None
+        try:
+            yield
+        finally:
+            left = min(self._deadline, clock.now() + 5.0) + _CLOSING_SECONDS - clock.now()
+            with anyio.move_on_after(max(left, 0.1), shield=True):
+                await dispatcher.__aexit__(None, None, None)
+
+    def _make_lanes(self) -> list[Lane]:
+        settings = self._settings
+        backoff = Backoff(settings.backoff_base, settings.backoff_cap, settings.backoff_jitter, self._random)
+        self._leaves = Leaves(self._dispatcher, backoff, settings.dispatch_timeout)
+        concurrency = max(1, settings.concurrency // len(self._tables))
+        lanes = [
+            Lane(
+                table,
+                self._store,
+                settings,
+                backoff,
+                self._leaves,
+                self._observe,
+                self._crashed,
+                concurrency=concurrency,
+            )
+            for table in self._tables
+        ]
+        by_table = {lane.table: lane for lane in lanes}
+
+        def hinted(table: TableName) -> None:
+            lane = by_table.get(table)
+            if lane is not None:
+                lane.wakeups.hint()
+
+        self._store.listen(hinted)
+        return lanes
+
+    async def _lead(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> int:
+        abandoned = 0
+        async with anyio.create_task_group() as leaders:
+            if self._settings.single_active:
+                for lane in self._lanes:
+                    leaders.start_soon(lane.leader.run)
+            abandoned = await self._complete(work)
+            leaders.cancel_scope.cancel()
+        return abandoned
+
+    async def _complete(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> int:
+        abandoned = 0
+        async with anyio.create_task_group() as completers:
+            for lane in self._lanes:
+                completers.start_soon(lane.complete)
+            await self._claim(work)
+            self._deadline = min(self._deadline, clock.now() + self._settings.dispatch_timeout + 5.0)
+            if self.state is not RelayState.STOPPED:
+                self.state = RelayState.STOPPING
+            counts: list[int] = []
+
+            async def stop(lane: Lane) -> None:
+                counts.append(await lane.stop(self._deadline))
+
+            async with anyio.create_task_group() as stopping:
+                for lane in self._lanes:
+                    stopping.start_soon(stop, lane)
+            abandoned = sum(counts)
+            completers.cancel_scope.deadline = max(self._deadline, clock.now()) + _RECORDING_SECONDS
+        return abandoned
+
+    async def _claim(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> None:
+        async with anyio.create_task_group() as claimers:
+
+            def watch(leaf: Leaf) -> None:
+                claimers.start_soon(leaf.watch, min(5.0, self._settings.dispatch_timeout))
+
+            self._leaves.found = watch
+            for lane in self._lanes:
+                claimers.start_soon(lane.watch)
+            try:
+                await work(self._lanes)
+            finally:
+                self._leaves.found = None
+            claimers.cancel_scope.cancel()
+
+    async def _until_stopped(self, lanes: Sequence[Lane]) -> None:
+        async with anyio.create_task_group() as claiming:
+            for lane in lanes:
+                claiming.start_soon(lane.claim)
+            await self._stop_asked.wait()
+            claiming.cancel_scope.cancel()
+
+    def _crashed(self, error: BaseException) -> None:
+        self._crash = self._crash or error
+        self.request_stop(0.0)
+
+    def _observe(self, event: Event) -> None:
+        if isinstance(event, Published):
+            self.published += len(event.messages)
+        for observer in self._observers:
+            try:
+                observer(event)
+            except Exception:
+                _logger.exception(
+                    "the observer %s failed on %s", type(observer).__name__, type(event).__name__
+                )
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error that ended the run: what came with it is of no more use to whoever reads it."""
+    error = group.exceptions[0]
+    return (
+        _first(cast("BaseExceptionGroup[BaseException]", error))
+        if isinstance(error, BaseExceptionGroup)
+        else error
+    )

@@ -1,0 +1,78 @@
+"""The settings of a relay, checked against each other when it is made."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Final, Literal
+
+from outbox_core.errors import ConfigError
+
+MARGIN: Final = 1.0
+"""Seconds between the last moment a lease is relied on and its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelaySettings:
+    """How a relay works. Durations are seconds.
+
+    A lease must outlast everything done under it: ``database_timeout`` for the claim, ``dispatch_timeout``,
+    ``database_timeout`` for the completion and a margin of 1 s have to fit in ``lock_ttl``.
+    """
+
+    batch_size: int = 100
+    """Rows of a claim; ten times as many while a backlog lasts."""
+    batch_bytes: int = 8 * 1024 * 1024
+    """Payload bytes of a claim, as they are in memory; a larger single row still comes, alone."""
+    concurrency: int = 64
+    """Dispatches at one time, for dispatchers that take one message at a time."""
+    poll_interval: float = 1.0
+    lock_ttl: float = 60.0
+    max_attempts: int = 25
+    dispatch_timeout: float = 30.0
+    database_timeout: float = 5.0
+    backoff_base: float = 1.0
+    backoff_cap: float = 60.0
+    backoff_jitter: float = 0.2
+    last_error_max_bytes: int = 2048
+    single_active: bool = True
+    takeover: float = 8.0
+    """A leader that has fallen silent for so long is replaced."""
+    on_published: Literal["mark", "delete"] = "mark"
+    on_dead: Literal["skip", "block"] = "skip"
+    """Whether the messages behind a dead one of the same key go on or wait."""
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if setting.type in ("int", "float") and (not math.isfinite(value) or value < 0):
+                raise ConfigError(f"{setting.name} must not be negative or infinite, got {value!r}")
+        for name in (
+            "batch_size", "batch_bytes", "concurrency", "poll_interval", "lock_ttl", "max_attempts",
+            "dispatch_timeout", "database_timeout", "backoff_base", "takeover",
+        ):  # fmt: skip
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name} must be greater than 0, got {getattr(self, name)!r}")
+        if self.on_published not in ("mark", "delete"):
+            raise ConfigError(f"on_published must be 'mark' or 'delete', got {self.on_published!r}")
+        if self.on_dead not in ("skip", "block"):
+            raise ConfigError(f"on_dead must be 'skip' or 'block', got {self.on_dead!r}")
+        if self.last_error_max_bytes < 64:
+            raise ConfigError(f"last_error_max_bytes must be at least 64, got {self.last_error_max_bytes}")
+        self._check_lease()
+
+    def _check_lease(self) -> None:
+        needed = self.dispatch_timeout + 2 * self.database_timeout + MARGIN
+        if needed > self.lock_ttl:
+            raise ConfigError(
+                f"lock_ttl={self.lock_ttl:g} s is too short: a lease must outlast the claim"
+                f" (database_timeout={self.database_timeout:g} s), the dispatch"
+                f" (dispatch_timeout={self.dispatch_timeout:g} s), the completion"
+                f" (database_timeout={self.database_timeout:g} s) and a margin of {MARGIN:g} s,"
+                f" {needed:g} s in all; raise lock_ttl or lower the timeouts"
+            )
+
+    @property
+    def trusted(self) -> float:
+        """For how long after a claim was sent a dispatch of its rows may still start."""
+        return self.lock_ttl - self.dispatch_timeout - self.database_timeout - MARGIN

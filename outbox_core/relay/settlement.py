@@ -1,0 +1,187 @@
+"""Deciding what a dispatch's outcome means: for its row, for its key, for its destination."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import anyio.lowlevel
+
+from outbox_core.errors import (
+    BrokerUnavailable,
+    DispatchInterrupted,
+    DispatchTimeout,
+    LeaseExhausted,
+    PermanentError,
+    RetryAfter,
+)
+from outbox_core.observer import BreakerClosed, BreakerOpened
+from outbox_core.relay import clock
+from outbox_core.relay.completer import Completer, Verdict
+from outbox_core.relay.summaries import summary_of
+
+if TYPE_CHECKING:
+    from outbox_core.dispatcher import Outcome
+    from outbox_core.observer import Event
+    from outbox_core.relay.backoff import Backoff
+    from outbox_core.relay.keys import Keys
+    from outbox_core.relay.leaves import Leaf
+    from outbox_core.relay.settings import RelaySettings
+    from outbox_core.store import Row
+    from outbox_core.table import TableName
+
+MAX_RETRY_AFTER: Final = 24 * 3600.0
+_LOOK_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _TimedOut:
+    leaf: Leaf
+    row: Row
+    error: BaseException
+    seconds: float
+
+
+class Settlement:
+    """Every claimed row ends here exactly once per lease: acknowledged, put off, given up or given back."""
+
+    def __init__(
+        self,
+        table: TableName,
+        settings: RelaySettings,
+        backoff: Backoff,
+        completer: Completer,
+        keys: Keys,
+        observe: Callable[[Event], None],
+        submit: Callable[[Sequence[Row]], None],
+    ) -> None:
+        self._table = table
+        self._settings = settings
+        self._backoff = backoff
+        self._completer = completer
+        self._keys = keys
+        self._observe = observe
+        self._submit = submit
+        self._timed_out: list[_TimedOut] = []
+        self._timeouts = anyio.Event()
+
+    def settle(self, leaf: Leaf, row: Row, outcome: Outcome, seconds: float) -> None:
+        """Take an outcome in. Never waits."""
+        now = clock.now()
+        if outcome is None:
+            self._acknowledged(leaf, row, now, seconds)
+        elif isinstance(outcome, DispatchInterrupted):
+            self._put_off(row, outcome, seconds)
+        elif isinstance(outcome, DispatchTimeout):
+            self._timed_out.append(_TimedOut(leaf, row, outcome, seconds))
+            self._timeouts.set()
+        elif isinstance(outcome, BrokerUnavailable) and not leaf.breaker.is_suspect(row.id):
+            self._outage(leaf, [(row, seconds)], outcome, now)
+        else:
+            leaf.breaker.answered()
+            self._put_off(row, outcome, seconds)
+
+    def bury(self, row: Row) -> None:
+        """The row came back from its last attempt without an outcome."""
+        error = LeaseExhausted(
+            f"the lease of attempt {row.message.meta.attempts - 1} of {self._settings.max_attempts}"
+            " ended without an outcome"
+        )
+        self._give_up(row, error, 0.0, refund=True)
+
+    def unroutable(self, row: Row, error: BaseException) -> None:
+        """No destination could be found for the row: a failure of its own, and nobody else's."""
+        self._put_off(row, error, 0.0)
+
+    def give_back(self, rows: Sequence[Row], reason: str) -> None:
+        """Rows leave the hand undispatched, and the rows of their keys behind them too."""
+        back = list(rows)
+        for row in rows:
+            back.extend(self._keys.given_back(row))
+        self._completer.release(back, reason)
+
+    async def examine_timeouts(self) -> None:
+        """Find out whether timeouts are the messages' fault or the destination's. Runs until cancelled."""
+        while True:
+            await self._timeouts.wait()
+            self._timeouts = anyio.Event()
+            await anyio.lowlevel.checkpoint()  # those of the same moment are judged together
+            gathered, self._timed_out = self._timed_out, []
+            for leaf in {case.leaf for case in gathered}:
+                await self._examine(leaf, [case for case in gathered if case.leaf is leaf])
+
+    async def _examine(self, leaf: Leaf, cases: Sequence[_TimedOut]) -> None:
+        now = clock.now()
+        since = now - max(case.seconds for case in cases)
+        # The verdict of the last one: all of them add up, whichever was first.
+        away = [leaf.breaker.timed_out(now, since) for _ in cases][-1]
+        if not away and leaf.probes:
+            away = not await leaf.probe(min(_LOOK_SECONDS, self._settings.dispatch_timeout))
+        accused = [case for case in cases if leaf.breaker.is_suspect(case.row.id)]
+        others = [case for case in cases if case not in accused]
+        for case in accused if away else cases:
+            self._put_off(case.row, case.error, case.seconds)
+        if away and others:
+            rows = [(case.row, case.seconds) for case in others]
+            self._outage(leaf, rows, others[0].error, clock.now())
+
+    def settle_timeouts_now(self) -> None:
+        """The relay stops: whatever is still to be examined is put off as it is."""
+        gathered, self._timed_out = self._timed_out, []
+        for case in gathered:
+            self._put_off(case.row, case.error, case.seconds)
+
+    def _acknowledged(self, leaf: Leaf, row: Row, now: float, seconds: float) -> None:
+        if leaf.acknowledged(now):
+            self._observe(BreakerClosed(self._table, leaf.name, now - leaf.breaker.opened_at))
+        leaf.breaker.forget(row.id)
+        self._completer.publish(row, seconds)
+        if row.key_id is not None:
+            self._go_on(row)
+
+    def _put_off(self, row: Row, error: BaseException, seconds: float) -> None:
+        attempts = row.message.meta.attempts
+        if isinstance(error, PermanentError) or attempts >= self._settings.max_attempts:
+            self._give_up(row, error, seconds, refund=False)
+            return
+        if isinstance(error, RetryAfter):
+            delay = min(max(error.delay.total_seconds(), 0.0), MAX_RETRY_AFTER)
+        else:
+            delay = self._backoff.delay(attempts)
+        self._wait(row, error, delay, seconds, refund=False)
+
+    def _outage(
+        self, leaf: Leaf, rows: Sequence[tuple[Row, float]], error: BaseException, now: float
+    ) -> None:
+        news = leaf.open(now, frozenset(row.id for row, _ in rows))
+        delay = max(leaf.breaker.retry_at - now, 0.0)
+        if news:
+            shown = summary_of(error, b"", self._settings.last_error_max_bytes)
+            self._observe(BreakerOpened(self._table, leaf.name, shown, delay))
+        for row, seconds in rows:
+            self._wait(row, error, delay, seconds, refund=True)
+
+    def _wait(self, row: Row, error: BaseException, delay: float, seconds: float, *, refund: bool) -> None:
+        behind = self._keys.failed(row, clock.now() + delay)
+        self._completer.release(behind, "the message before it in its key waits")
+        self._completer.fail(Verdict(row, self._shown(row, error), delay, refund, False, seconds))
+
+    def _give_up(self, row: Row, error: BaseException, seconds: float, *, refund: bool) -> None:
+        self._completer.fail(Verdict(row, self._shown(row, error), 0.0, refund, True, seconds))
+        if row.key_id is None:
+            return
+        if self._settings.on_dead == "block":
+            behind = self._keys.failed(row, clock.now())
+            self._completer.release(behind, "the message before it in its key is dead")
+        else:
+            self._go_on(row)
+
+    def _go_on(self, row: Row) -> None:
+        following = self._keys.succeeded(row)
+        if following is not None:
+            self._submit((following,))
+
+    def _shown(self, row: Row, error: BaseException) -> str:
+        return summary_of(error, row.message.payload, self._settings.last_error_max_bytes)

@@ -1,0 +1,186 @@
+"""What a relay asks of the place where messages are kept. PostgreSQL is first and best; memory is the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from outbox_core.meta import DispatchedMessage
+    from outbox_core.table import TableName
+
+KeyId: TypeAlias = tuple[UUID, str]
+"""An ordering key and the tenant it belongs to."""
+
+Place: TypeAlias = tuple[datetime, int]
+"""A place in the order of claims: ``(available_at, sequence)``."""
+
+BEGINNING: Final[Place] = (datetime(1, 1, 2, tzinfo=UTC), 0)
+"""Before every row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The terms of a claim.
+
+    ``token`` is made before the claim and fences every later write of its rows. ``term`` is the leader's, or None where
+    nobody leads: a claim with a term that is over takes nothing. Rows of ``held`` keys and ``shut`` topics are passed
+    over, as are places before ``since``. ``limit`` bounds rows and ``max_bytes`` payloads as they will be in memory;
+    one row comes however large it is. A lease older than ``lock_ttl`` seconds is void.
+    """
+
+    token: UUID
+    term: int | None
+    limit: int
+    max_bytes: int
+    lock_ttl: float
+    since: Place = BEGINNING
+    held: Sequence[KeyId] = ()
+    shut: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class Row:
+    """A leased row in a relay's hands. ``expires`` is when its lease is to be thought of as over, on the relay's own
+    monotonic clock, counted from before the claim was sent."""
+
+    id: UUID
+    token: UUID
+    message: DispatchedMessage
+    available_at: datetime
+    key_id: KeyId | None
+    expires: float = 0.0
+
+    @property
+    def place(self) -> Place:
+        return (self.available_at, self.message.meta.sequence)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The part of a key's rows, between two sequences and without them, that may hide a predecessor."""
+
+    key_id: KeyId
+    after: int
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class Predecessor:
+    """An unresolved row with a lower sequence. ``wait`` is the seconds until it is due and free, None if it is dead."""
+
+    sequence: int
+    wait: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How a leased row is put off (``delay`` seconds from now) or given up (``dead``). ``refund`` gives the attempt of
+    this lease back."""
+
+    id: UUID
+    token: UUID
+    error: str
+    delay: float
+    refund: bool
+    dead: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A look at the database's clock and at the transactions that are running now."""
+
+    now: datetime
+    running: frozenset[int]
+
+
+class Election(Protocol):
+    """The leadership of one table. Methods are called one at a time."""
+
+    async def campaign(self) -> int | None:
+        """Try to become the leader without waiting for the present one; the new, higher term if it worked."""
+        ...
+
+    async def heartbeat(self, term: int) -> bool:
+        """Say that the leader lives; false when the term is over."""
+        ...
+
+    async def resign(self, term: int) -> None:
+        """Give the leadership up. Never touches a newer term."""
+        ...
+
+
+class Store(Protocol):
+    """Every method is one atomic step, bounded in time, and raises `StorageError` when it did not happen or may not
+    have happened. The store's clock alone decides what is due and which lease is void. Safe for use by many tasks."""
+
+    async def open(self, tables: Sequence[TableName]) -> None:
+        """Connect, and check that each table can be served. Raises with the command that mends what is wrong."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything, waiting no longer than a few seconds. Can be repeated."""
+        ...
+
+    def abort(self) -> None:
+        """End every call in progress with an error, at once."""
+        ...
+
+    async def claim(self, table: TableName, claim: Claim) -> list[Row]:
+        """Lease due rows in the order of their places and count an attempt for each."""
+        ...
+
+    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> list[Row]:
+        """Lease due rows of the given keys, each key's lowest sequences first and at most so many of it."""
+        ...
+
+    async def undo(self, table: TableName, claim: Claim) -> int:
+        """Release what a claim of unknown outcome may have leased, attempts refunded."""
+        ...
+
+    async def predecessors(
+        self, table: TableName, claim: Claim, spans: Sequence[Span], *, dead_too: bool
+    ) -> dict[KeyId, Predecessor]:
+        """The first unresolved row inside each span that this claim has not leased. Replayed rows do not count."""
+        ...
+
+    async def publish(
+        self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, delete: bool
+    ) -> set[UUID]:
+        """Mark (or delete) rows as acknowledged, given as ``(id, token)``; the ids whose lease still held."""
+        ...
+
+    async def fail(self, table: TableName, failures: Sequence[Failure]) -> set[UUID]:
+        """Put rows off or give them up; the ids whose lease still held."""
+        ...
+
+    async def release(
+        self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, restamp: bool
+    ) -> set[UUID]:
+        """Give rows back undispatched, attempts refunded; the ids whose lease still held. With ``restamp`` they become
+        due as of now, so that other relays, which may have read past them, see them."""
+        ...
+
+    async def tick(self, table: TableName) -> Tick:
+        """Look at the clock and at running transactions."""
+        ...
+
+    async def end_stuck_sessions(self, table: TableName, older_than: float) -> list[int]:
+        """End sessions of relays that have been sending rows to a frozen process for so many seconds; their ids."""
+        ...
+
+    def election(self, table: TableName) -> Election:
+        """The leadership of a table."""
+        ...
+
+    def listen(self, callback: Callable[[TableName], None]) -> None:
+        """Call back, from now on, whenever a wake-up hint for a table arrives. Hints may be late or lost."""
+        ...
+
+    @property
+    def pooled(self) -> bool:
+        """Whether a transaction pooler is in the way, so that sessions hold no locks and hear no hints."""
+        ...

@@ -1,0 +1,130 @@
+"""The control session: locks that make a leader, hints that wake a relay. It only ever returns single small rows."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+import anyio
+import asyncpg
+
+from outbox_core.errors import InvalidTableName, StorageUnavailable
+from outbox_core.stores.postgres.advisory import lock_key
+from outbox_core.stores.postgres.sessions import Sessions, close, summary
+from outbox_core.stores.postgres.shield import shielded
+from outbox_core.stores.postgres.sql import query
+from outbox_core.table import TableName
+
+if TYPE_CHECKING:
+    from asyncpg import Connection, Record
+
+CHANNEL: Final = "outbox"
+
+
+class Control:
+    """One session for every table of a relay, opened when first needed and again after it was lost.
+
+    The server ends it when it has been idle for most of ``takeover``, so that a frozen process does not keep its locks.
+    """
+
+    def __init__(self, sessions: Sessions, *, timeout: float, takeover: float) -> None:
+        self._sessions = sessions
+        self._timeout = timeout
+        self._idle_limit = takeover * 0.75
+        self._lock = anyio.Lock()
+        self._connection: Connection | None = None
+        self._callback: Callable[[TableName], None] | None = None
+        self.holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+
+    def listen(self, callback: Callable[[TableName], None]) -> None:
+        self._callback = callback
+
+    async def fetch(self, statement: str, *parameters: object) -> list[Record]:
+        """Run one statement on the control session."""
+        return await shielded(self._fetch(statement, parameters))
+
+    async def try_lock(self, table: TableName) -> bool:
+        """Take the table's session lock, or find that this very session holds it already."""
+        rows = await self.fetch("SELECT pg_try_advisory_lock($1)", lock_key(f"outbox:{table}"))
+        locked: bool = rows[0][0]
+        return locked
+
+    async def unlock(self, table: TableName) -> None:
+        await self.fetch("SELECT pg_advisory_unlock($1)", lock_key(f"outbox:{table}"))
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with anyio.CancelScope(shield=True):
+                await close(connection)
+
+    def abort(self) -> None:
+        self._drop()
+
+    async def _fetch(self, statement: str, parameters: Sequence[object]) -> list[Record]:
+        async with self._lock:
+            connection = await self._open()
+            try:
+                return await connection.fetch(statement, *parameters, timeout=self._timeout)
+            except BaseException as error:
+                self._drop()
+                if isinstance(error, OSError | TimeoutError | asyncpg.PostgresError | asyncpg.InterfaceError):
+                    raise StorageUnavailable(f"the control session failed: {summary(error)}") from error
+                raise
+
+    async def _open(self) -> Connection:
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await self._sessions.dedicated(
+                idle_session_timeout=str(round(self._idle_limit * 1000))
+            )
+            if self._callback is not None and not self._sessions.pooled:
+                await self._connection.add_listener(CHANNEL, self._heard)
+        return self._connection
+
+    def _heard(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        if self._callback is None or not isinstance(payload, str):
+            return
+        try:
+            table = TableName.parse(payload)
+        except InvalidTableName:
+            return
+        self._callback(table)
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.terminate()
+
+
+class PostgresElection:
+    """Leadership of one table: a session lock and a row with the term; behind a pooler the row's heartbeat alone."""
+
+    def __init__(self, table: TableName, control: Control, sessions: Sessions, takeover: float) -> None:
+        self._table = table
+        self._control = control
+        self._sessions = sessions
+        self._takeover = takeover
+
+    async def campaign(self) -> int | None:
+        if self._sessions.pooled:
+            rows = await self._sessions.fetch(
+                query("campaign", self._table), self._control.holder, self._takeover
+            )
+        elif await self._control.try_lock(self._table):
+            rows = await self._control.fetch(query("campaign", self._table), self._control.holder, None)
+        else:
+            return None
+        return rows[0][0] if rows else None
+
+    async def heartbeat(self, term: int) -> bool:
+        source = self._sessions if self._sessions.pooled else self._control
+        return bool(await source.fetch(query("heartbeat", self._table), term))
+
+    async def resign(self, term: int) -> None:
+        source = self._sessions if self._sessions.pooled else self._control
+        await source.fetch(query("resign", self._table), term)
+        if not self._sessions.pooled:
+            await self._control.unlock(self._table)

@@ -1,0 +1,206 @@
+"""The relay's own database sessions: few, never shared between tasks at one time, every wait bounded.
+
+A small pool of its own instead of the driver's, because a relay needs three things at once: no reset round trip between
+its one-statement transactions, a release that cannot hang, and every call ended at once when the relay must go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import asyncpg
+
+from outbox_core.errors import ConfigError, StorageTimeout, StorageUnavailable
+from outbox_core.stores.postgres.shield import shielded
+
+if TYPE_CHECKING:
+    from asyncpg import Connection, Record
+
+PLANNER: Final[dict[str, str]] = {
+    # A statement planned while the queue is empty would get a sequential scan or a sort, and keep it when it is full.
+    "enable_seqscan": "off",
+    "enable_sort": "off",
+    "enable_incremental_sort": "off",
+    "enable_bitmapscan": "off",
+    "jit": "off",
+}
+"""Of every relay session; behind a transaction pooler, of every transaction."""
+
+_CLOSE_SECONDS: Final = 2.0
+_NETWORK_SLACK_SECONDS: Final = 1.0
+
+
+class Sessions:
+    """At most ``size`` sessions to one database, opened when needed and thrown away on any doubt."""
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        name: str,
+        size: int,
+        timeout: float,
+        connect: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._dsn = dsn
+        self._name = name
+        self._timeout = timeout
+        self._connect = dict(connect or {})
+        self._permits = anyio.Semaphore(size)
+        self._idle: list[Connection] = []
+        self._busy: set[Connection] = set()
+        self._closed = False
+        self.pooled = False
+        """Whether a transaction pooler is in the way; known after `detect`."""
+
+    async def detect(self) -> None:
+        """Connect once, and see whether the session belongs to this client or to a transaction pooler."""
+        await shielded(self._detect())
+
+    async def fetch(self, statement: str, *parameters: object) -> list[Record]:
+        """Run one statement in a transaction of its own.
+
+        Cancelling the caller does not break it off half-way: it ends by itself, within the timeout.
+        """
+        return await shielded(self._fetch(statement, parameters))
+
+    async def dedicated(self, **settings: str) -> Connection:
+        """A session outside the pool, for what belongs to a session: locks and notifications. The caller ends it."""
+        return await shielded(self._open(**settings))
+
+    async def close(self) -> None:
+        """End idle sessions politely, those in use at once."""
+        self._closed = True
+        idle, self._idle = self._idle, []
+        with anyio.CancelScope(shield=True):
+            for connection in idle:
+                await close(connection)
+        self.abort()
+
+    def abort(self) -> None:
+        """Cut every session; calls in progress end with an error."""
+        self._closed = True
+        for connection in (*self._idle, *self._busy):
+            connection.terminate()
+        self._idle.clear()
+
+    async def _detect(self) -> None:
+        connection = await self._connect_once(statement_cache_size=0)
+        try:
+            async with connection.transaction():
+                pid: int = await connection.fetchval("SELECT pg_backend_pid()")
+            self.pooled = pid != connection.get_server_pid()
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise StorageUnavailable(f"the database did not answer: {summary(error)}") from error
+        finally:
+            await close(connection)
+
+    async def _fetch(self, statement: str, parameters: Sequence[object]) -> list[Record]:
+        with anyio.move_on_after(self._timeout) as waiting:
+            await self._permits.acquire()
+        if waiting.cancelled_caught:
+            raise StorageTimeout(f"no database session was free within {self._timeout:g} s")
+        try:
+            return await self._run(statement, parameters)
+        finally:
+            self._permits.release()
+
+    async def _run(self, statement: str, parameters: Sequence[object]) -> list[Record]:
+        connection = self._take() or await self._open()
+        self._busy.add(connection)
+        sound = False
+        try:
+            rows = await self._execute(connection, statement, parameters)
+            sound = True
+        except asyncpg.PostgresError as error:
+            sound = not isinstance(error, asyncpg.PostgresConnectionError | asyncpg.OperatorInterventionError)
+            raise
+        except TimeoutError as error:
+            raise StorageTimeout(f"a statement was not answered within {self._timeout:g} s") from error
+        except (OSError, asyncpg.InterfaceError) as error:
+            raise StorageUnavailable(f"the database connection was lost: {type(error).__name__}") from error
+        finally:
+            self._busy.discard(connection)
+            if sound and not connection.is_closed() and not self._closed:
+                self._idle.append(connection)
+            else:
+                connection.terminate()
+        return rows
+
+    async def _execute(
+        self, connection: Connection, statement: str, parameters: Sequence[object]
+    ) -> list[Record]:
+        if not self.pooled:
+            return await connection.fetch(statement, *parameters, timeout=self._timeout)
+        async with connection.transaction(isolation="read_committed"):
+            await connection.execute(_set_all("SET LOCAL", PLANNER), timeout=self._timeout)
+            return await connection.fetch(statement, *parameters, timeout=self._timeout)
+
+    def _take(self) -> Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        return None
+
+    async def _open(self, **settings: str) -> Connection:
+        if self.pooled:
+            return await self._connect_once(statement_cache_size=0)
+        connection = await self._connect_once()
+        milliseconds = str(round(self._timeout * 1000))
+        bounds = {
+            "default_transaction_isolation": "read committed",
+            "statement_timeout": milliseconds,
+            "lock_timeout": milliseconds,
+            "idle_in_transaction_session_timeout": milliseconds,
+            "tcp_user_timeout": milliseconds,
+        }
+        try:
+            await connection.execute(_set_all("SET", PLANNER | bounds | settings))
+        except BaseException as error:
+            connection.terminate()
+            if isinstance(error, OSError | TimeoutError | asyncpg.PostgresError | asyncpg.InterfaceError):
+                raise StorageUnavailable(f"cannot prepare a database session: {summary(error)}") from error
+            raise
+        return connection
+
+    async def _connect_once(self, **more: Any) -> Connection:
+        if self._closed:
+            raise StorageUnavailable("the relay's database sessions are closed")
+        arguments = self._connect | more
+        server = {"application_name": self._name[:63], **arguments.pop("server_settings", {})}
+        try:
+            with anyio.fail_after(self._timeout + _NETWORK_SLACK_SECONDS):
+                connection: Connection = await asyncpg.connect(
+                    self._dsn,
+                    timeout=self._timeout,
+                    command_timeout=self._timeout,
+                    server_settings=server,
+                    **arguments,
+                )
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise StorageUnavailable(f"cannot connect to the database: {summary(error)}") from error
+        except ValueError as error:
+            raise ConfigError(f"the database URL cannot be read: {type(error).__name__}") from None
+        return connection
+
+
+async def close(connection: Connection) -> None:
+    """End a session politely if it listens, at once if it does not."""
+    try:
+        with anyio.move_on_after(_CLOSE_SECONDS + _NETWORK_SLACK_SECONDS):
+            await connection.close(timeout=_CLOSE_SECONDS)
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        connection.terminate()
+
+
+def summary(error: BaseException) -> str:
+    """What may be said of a driver's error: its type and SQLSTATE. Its text may quote data or the connection string."""
+    state = getattr(error, "sqlstate", None)
+    return f"{type(error).__name__} ({state})" if state else type(error).__name__
+
+
+def _set_all(verb: str, settings: Mapping[str, str]) -> str:
+    return "; ".join(f"{verb} {name} = '{value}'" for name, value in settings.items())

@@ -1,0 +1,209 @@
+"""The PostgreSQL store: one statement a step, every write of an owner fenced by its lease's token."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID, uuid4
+
+import asyncpg
+
+from outbox_core.errors import PermissionDenied, SchemaMissing, StorageError, StorageUnavailable
+from outbox_core.headers import NO_HEADERS
+from outbox_core.meta import DispatchedMessage, Meta
+from outbox_core.schema.verification import require
+from outbox_core.store import Claim, Failure, KeyId, Predecessor, Row, Span, Tick
+from outbox_core.stores.postgres.control import Control, PostgresElection
+from outbox_core.stores.postgres.sessions import Sessions, close, summary
+from outbox_core.stores.postgres.sql import query
+
+if TYPE_CHECKING:
+    from outbox_core.table import TableName
+
+_TRANSIENT: Final = ("08", "40", "53", "55", "57")
+_READ_ONLY: Final = "25006"
+_UNDEFINED_TABLE: Final = ("42P01", "3F000")
+_INSUFFICIENT_PRIVILEGE: Final = "42501"
+_UNDO_PLACES: Final = 10
+
+
+class PostgresStore:
+    """Messages in PostgreSQL, for any number of tables, on ``size`` sessions and one more for control.
+
+    ``connect`` is passed to ``asyncpg.connect`` untouched: TLS contexts, passwords, hosts. ``timeout`` bounds every
+    statement, and ``takeover`` says after how many seconds a leader that has fallen silent is replaced.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        timeout: float = 5.0,
+        takeover: float = 8.0,
+        size: int = 3,
+        name: str = "outbox:relay",
+        connect: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._sessions = Sessions(dsn, name=name, size=size, timeout=timeout, connect=connect)
+        self._control = Control(self._sessions, timeout=timeout, takeover=takeover)
+        self._takeover = takeover
+
+    @property
+    def pooled(self) -> bool:
+        return self._sessions.pooled
+
+    async def open(self, tables: Sequence[TableName]) -> None:
+        await self._sessions.detect()
+        connection = await self._sessions.dedicated()
+        try:
+            for table in tables:
+                await require(connection, table)
+        finally:
+            await close(connection)
+        for table in tables:
+            await self._check_rights(table)
+
+    async def _check_rights(self, table: TableName) -> None:
+        """Every statement of the relay once, on no rows: a missing grant shows now, not at the first failure."""
+        nothing = Claim(token=uuid4(), term=-1, limit=0, max_bytes=0, lock_ttl=0.0)
+        await self.claim(table, nothing)
+        await self.publish(table, (), delete=False)
+        await self.publish(table, (), delete=True)
+        await self.fail(table, ())
+        await self.release(table, (), restamp=True)
+        await self._fetch(table, "heartbeat", "lead", nothing.term)
+
+    async def close(self) -> None:
+        await self._control.close()
+        await self._sessions.close()
+
+    def abort(self) -> None:
+        self._control.abort()
+        self._sessions.abort()
+
+    def election(self, table: TableName) -> PostgresElection:
+        return PostgresElection(table, self._control, self._sessions, self._takeover)
+
+    def listen(self, callback: Callable[[TableName], None]) -> None:
+        self._control.listen(callback)
+
+    async def claim(self, table: TableName, claim: Claim) -> list[Row]:
+        tenants, keys = _columns(claim.held, 2)
+        rows = await self._fetch(
+            table, "claim", "claim",
+            claim.term, claim.token, *claim.since, claim.lock_ttl, tenants, keys,
+            list(claim.shut), claim.limit, claim.max_bytes,
+        )  # fmt: skip
+        return _rows(table, claim, rows)
+
+    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> list[Row]:
+        tenants, names = _columns(list(keys), 2)
+        rows = await self._fetch(
+            table, "follow", "claim",
+            claim.term, claim.token, tenants, names, list(keys.values()), claim.lock_ttl, claim.max_bytes,
+        )  # fmt: skip
+        return _rows(table, claim, rows)
+
+    async def undo(self, table: TableName, claim: Claim) -> int:
+        places = _UNDO_PLACES * claim.limit
+        return len(await self._fetch(table, "undo", "claim", claim.token, *claim.since, places))
+
+    async def predecessors(
+        self, table: TableName, claim: Claim, spans: Sequence[Span], *, dead_too: bool
+    ) -> dict[KeyId, Predecessor]:
+        tenants, keys = _columns([span.key_id for span in spans], 2)
+        rows = await self._fetch(
+            table, "predecessors", "claim",
+            tenants, keys, [span.after for span in spans], [span.before for span in spans],
+            claim.token, claim.lock_ttl, dead_too,
+        )  # fmt: skip
+        return {spans[row[0] - 1].key_id: Predecessor(row[1], row[2]) for row in rows}
+
+    async def publish(
+        self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, delete: bool
+    ) -> set[UUID]:
+        statement = "publish_delete" if delete else "publish"
+        return _ids(await self._fetch(table, statement, "complete", *_columns(leases, 2)))
+
+    async def fail(self, table: TableName, failures: Sequence[Failure]) -> set[UUID]:
+        columns = _columns([(f.id, f.token, f.error, f.delay, f.refund, f.dead) for f in failures], 6)
+        return _ids(await self._fetch(table, "fail", "complete", *columns))
+
+    async def release(
+        self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, restamp: bool
+    ) -> set[UUID]:
+        return _ids(await self._fetch(table, "release", "complete", *_columns(leases, 2), restamp))
+
+    async def tick(self, table: TableName) -> Tick:
+        now, running = (await self._fetch(table, "tick", "claim"))[0]
+        return Tick(now, frozenset(running))
+
+    async def end_stuck_sessions(self, table: TableName, older_than: float) -> list[int]:
+        rows = await self._fetch(table, "end_stuck_sessions", "supervise", table.quoted, older_than)
+        return [row[0] for row in rows]
+
+    async def _fetch(self, table: TableName, statement: str, action: str, *parameters: object) -> list[Any]:
+        try:
+            return await self._sessions.fetch(query(statement, table), *parameters)
+        except asyncpg.PostgresError as error:
+            raise translated(error, table, action) from error
+
+
+def translated(error: asyncpg.PostgresError, table: TableName, action: str) -> StorageError:
+    """A driver's error in this library's terms. Its text is left behind: it may quote a payload."""
+    state = error.sqlstate or ""
+    if state in _UNDEFINED_TABLE:
+        return SchemaMissing(table)
+    if state == _INSUFFICIENT_PRIVILEGE:
+        return PermissionDenied(table, f"{action} messages of")
+    if state == _READ_ONLY or state.startswith(_TRANSIENT):
+        return StorageUnavailable(f"the database cannot {action} now: {summary(error)}")
+    return StorageError(f"the database refused to {action} messages of {table}: {summary(error)}")
+
+
+def _rows(table: TableName, claim: Claim, records: Sequence[Sequence[Any]]) -> list[Row]:
+    name = str(table)
+    token = claim.token
+    rows = [
+        Row(
+            record[0],
+            token,
+            DispatchedMessage(
+                Meta(
+                    name,
+                    record[1],
+                    record[2],
+                    record[5],
+                    record[6],
+                    record[8],
+                    record[14],
+                    record[10],
+                    NO_HEADERS if record[11] is None else json.loads(record[11]),
+                    record[7],
+                    record[12],
+                    record[13],
+                ),
+                record[3],
+                record[4],
+            ),
+            record[9],
+            None if record[10] is None else (record[1], record[10]),
+        )
+        for record in records
+    ]
+    rows.sort(key=_place)
+    return rows
+
+
+def _place(row: Row) -> tuple[Any, int]:
+    return (row.available_at, row.message.meta.sequence)
+
+
+def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
+    """Rows as the parallel arrays that ``unnest`` takes."""
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
+
+
+def _ids(rows: Sequence[Sequence[Any]]) -> set[UUID]:
+    return {row[0] for row in rows}
