@@ -38,6 +38,8 @@ class Breaker:
         self._timeouts = 0
         self._in_flight_at_opening: frozenset[UUID] = frozenset()
         self._suspicions: Counter[UUID] = Counter()
+        self.suspects = False
+        """Whether any row is under suspicion."""
 
     def acknowledged(self, now: float) -> bool:
         """A message arrived. True when that ends an outage."""
@@ -87,15 +89,16 @@ class Breaker:
     def is_suspect(self, row_id: UUID) -> bool:
         """Whether a row was there each time the broker went away although it came back at once: it goes alone, and
         what it does is charged to it."""
-        return self._suspicions[row_id] >= OPENINGS_OF_A_SUSPECT if self._suspicions else False
+        return self._suspicions[row_id] >= OPENINGS_OF_A_SUSPECT
 
     def forget(self, row_id: UUID) -> None:
         """The row is resolved."""
-        if self._suspicions:
-            self._suspicions.pop(row_id, None)
+        self._suspicions.pop(row_id, None)
+        self.suspects = bool(self._suspicions)
 
     def _confirm_suspicions(self) -> None:
         if len(self._suspicions) > _MAX_SUSPICIONS:
             self._suspicions.clear()
         self._suspicions.update(self._in_flight_at_opening)
+        self.suspects = bool(self._suspicions)
         self._in_flight_at_opening = frozenset()

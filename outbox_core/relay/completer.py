@@ -74,9 +74,11 @@ class Completer:
 
     def publish(self, row: Row, seconds: float) -> None:
         """The broker has acknowledged the row, so many seconds after it was handed to the dispatcher."""
-        self._batch.published.append(row)
-        self._batch.seconds.append(seconds)
-        self._added.set()
+        batch = self._batch
+        batch.seconds.append(seconds)
+        batch.published.append(row)
+        if len(batch.published) == 1:
+            self._added.set()
 
     def fail(self, verdict: Verdict) -> None:
         """The row is put off or given up."""

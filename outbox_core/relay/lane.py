@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from outbox_core.table import TableName
 
 _HAND_BATCHES: Final = 3
-_OVERDUE_SECONDS: Final = 1.0
 _DRAINED_SECONDS: Final = 0.0
 
 
@@ -89,12 +88,10 @@ class Lane:
         leaves.on_change(self._leaf_changed)
 
     async def watch(self) -> None:
-        """Look after timeouts and overdue dispatches until cancelled."""
+        """Look into timeouts until cancelled."""
         if self._store.pooled:
             self._observe(PoolerDetected(self.table))
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._settlement.examine_timeouts)
-            tasks.start_soon(self._check_overdue)
+        await self._settlement.examine_timeouts()
 
     async def claim(self) -> None:
         """Claim until cancelled, whenever this relay leads."""
@@ -159,12 +156,6 @@ class Lane:
                 outlet.ready.append(row)
         for outlet in self._outlets.values():
             outlet.poke()
-
-    async def _check_overdue(self) -> None:
-        while True:
-            await anyio.sleep(_OVERDUE_SECONDS)
-            for outlet in self._outlets.values():
-                outlet.check_overdue(clock.now())
 
     def _outlet(self, leaf: Leaf) -> Outlet:
         outlet = self._outlets.get(leaf)

@@ -38,16 +38,16 @@ class Leaf:
     def admits(self, row_id: UUID) -> bool:
         """Whether a row may go to the dispatcher now: everything does while messages flow, one at a time when it is
         being seen whether they do, and a suspect only alone."""
-        state = self.breaker.state
-        if state is BreakerState.OPEN or self._alone is not None:
+        if self._alone is not None:
             return False
-        if state is BreakerState.CLOSED and not self.breaker.is_suspect(row_id):
-            return True
-        return not self.in_flight
+        breaker = self.breaker
+        if breaker.state is BreakerState.CLOSED:
+            return not breaker.suspects or not breaker.is_suspect(row_id) or not self.in_flight
+        return breaker.state is BreakerState.HALF_OPEN and not self.in_flight
 
     def started(self, row_id: UUID, now: float) -> None:
         self.in_flight[row_id] = now
-        if self.breaker.is_suspect(row_id):
+        if self.breaker.suspects and self.breaker.is_suspect(row_id):
             self._alone = row_id
 
     def ended(self, row_id: UUID) -> None:

@@ -8,8 +8,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
-import anyio
-
 from outbox_core.dispatcher import BatchDispatcher, Outcome
 from outbox_core.errors import DispatchInterrupted, DispatchTimeout, InvalidDispatcherReturn
 from outbox_core.relay import clock
@@ -22,18 +20,35 @@ WINDOWS: Final = 2
 """Windows in flight at one time to a dispatcher that takes many messages at once."""
 OVERTIME: Final = 1.0
 """Seconds a dispatcher has to end after its deadline or its cancellation before it is left behind."""
-_FAIR_SHARE: Final = 64
+_FAIR_SHARE: Final = 100
+"""Messages a task dispatches without once waiting before it lets the others on."""
 
-_logger: Final = logging.getLogger(__name__)
+_DELIVERED: Final[Sequence[Outcome]] = (None,)
+_logger: Final = logging.getLogger("outbox_core.relay")
 
 Settle = Callable[["Leaf", "Row", Outcome, float], None]
+
+
+class _Worker:
+    """One task of an outlet. ``deadline`` counts while it has rows with the dispatcher."""
+
+    __slots__ = ("deadline", "left_behind", "overdue", "rows", "since", "task")
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self.rows: Sequence[Row] = ()
+        self.since = 0.0
+        self.deadline = 0.0
+        self.overdue = False
+        self.left_behind = False
 
 
 class Outlet:
     """Takes rows in any number, has a bounded number of them with the dispatcher, and gives every one an outcome.
 
     Its tasks are its own, not a task group's, because a dispatcher that swallows its cancellation must not be able to
-    keep the relay: such a task is left behind, and said so.
+    keep the relay: such a task is left behind, and said so. One timer watches the deadlines of them all: a timer for
+    each message would cost more than the rest of its way through the relay.
     """
 
     def __init__(
@@ -51,37 +66,27 @@ class Outlet:
         self.ready: deque[Row] = deque()
         self._timeout = timeout
         self._limit = WINDOWS if leaf.batches else concurrency
-        self._window = window
+        self._window = window if leaf.batches else 1
         self._settle = settle
         self._give_back = give_back
         self._crashed = crashed
-        self._wake = anyio.Event()
-        self._idle = 0
-        self._workers: dict[asyncio.Task[None], tuple[float, Sequence[Row]]] = {}
+        self._workers: set[_Worker] = set()
+        self._idle: list[asyncio.Future[None]] = []
+        self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
 
-    def submit(self, rows: Sequence[Row]) -> None:
-        """Rows to dispatch, no two of one key among those in this outlet."""
-        self.ready.extend(rows)
-        self.poke()
-
     def poke(self) -> None:
-        """Something changed: rows came, or the destination did."""
-        if not self.ready:
+        """Something changed: rows came, or the destination did. Sets as many tasks to work as there is work for."""
+        if not self.ready or self.leaf.is_open:
             return
-        wanted = (
-            min(len(self.ready), self._limit)
-            if not self.leaf.batches
-            else 1 + (len(self.ready) > self._window)
-        )
-        while len(self._workers) < self._limit and wanted > self._idle:
-            wanted -= 1
-            task = asyncio.create_task(self._work(), name=f"outbox-dispatch-{self.leaf.name}")
-            self._workers[task] = (0.0, ())
-            task.add_done_callback(self._ended)
-        if self._idle:
-            self._wake.set()
-            self._wake = anyio.Event()
+        wanted = -(-len(self.ready) // self._window)
+        while wanted > 0 and self._idle:
+            waiter = self._idle.pop()
+            if not waiter.done():
+                waiter.set_result(None)
+                wanted -= 1
+        for _ in range(min(wanted, self._limit - len(self._workers))):
+            self._start()
 
     def flush(self) -> list[Row]:
         """Take back everything that is not with the dispatcher yet."""
@@ -92,131 +97,164 @@ class Outlet:
     async def stop(self, deadline: float) -> int:
         """Let what is with the dispatcher end by ``deadline``, then cut it off; the rows that had to be left behind."""
         self._stopping = True
-        busy = {task for task, (_, rows) in self._workers.items() if rows}
-        for task in self._workers.keys() - busy:
-            task.cancel()
-        if busy:
-            await asyncio.wait(busy, timeout=max(deadline - clock.now(), 0))
-        for task in self._workers:
-            task.cancel()
-        if self._workers:
-            await asyncio.wait(list(self._workers), timeout=OVERTIME / 2)
-        return self._leave_behind(clock.now(), "its cancellation")
+        for waiter in self._idle:
+            if not waiter.done():
+                waiter.set_result(None)
+        await self._wait(max(deadline - clock.now(), 0.0))
+        for worker in self._workers:
+            if worker.task is not None:
+                worker.task.cancel()
+        await self._wait(OVERTIME / 2)
+        if self._timer is not None:
+            self._timer.cancel()
+        return sum(self._leave_behind(worker, "its cancellation") for worker in list(self._workers))
 
-    def check_overdue(self, now: float) -> None:
-        """Give an outcome to rows whose dispatcher ignores that its time is over, and replace its task."""
-        self._leave_behind(now, "its deadline")
-        self.poke()
+    async def _wait(self, seconds: float) -> None:
+        tasks = [worker.task for worker in self._workers if worker.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
 
-    def _leave_behind(self, now: float, what: str) -> int:
-        left = 0
-        for task, (deadline, rows) in list(self._workers.items()):
-            if not rows or (now < deadline + OVERTIME and not self._stopping) or task.done():
-                continue
-            del self._workers[task]
-            left += len(rows)
-            _logger.error(
-                "the dispatcher %s ignored %s and was left behind with %d message(s);"
-                " it must let CancelledError through",
-                self.leaf.name, what, len(rows),
-            )  # fmt: skip
-            for row in rows:
-                self._finish(row, DispatchTimeout(f"the dispatcher ignored {what}"), deadline - self._timeout)
-        return left
+    def _start(self) -> None:
+        worker = _Worker()
+        self._workers.add(worker)
+        worker.task = asyncio.create_task(self._work(worker), name=f"outbox-dispatch-{self.leaf.name}")
+        worker.task.add_done_callback(lambda task: self._ended(worker, task))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._workers.pop(task, None)
+    def _ended(self, worker: _Worker, task: asyncio.Task[None]) -> None:
+        self._workers.discard(worker)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._crashed(error)
 
-    async def _work(self) -> None:
-        task = cast("asyncio.Task[None]", asyncio.current_task())
-        dispatched = 0
+    async def _work(self, worker: _Worker) -> None:
+        leaf, dispatch = self.leaf, self._dispatch_window if self.leaf.batches else self._dispatch
+        since_pause = 0
+        now = clock.now()
         while not self._stopping:
-            rows = self._take()
+            rows = self._take(now)
             if not rows:
-                self._idle += 1
-                try:
-                    await self._wake.wait()
-                finally:
-                    self._idle -= 1
+                await self._rest()
+                now = clock.now()
                 continue
-            now = clock.now()
-            self._workers[task] = (now + self._timeout, rows)
-            if self.leaf.batches:
-                await self._dispatch_window(rows, now)
-            else:
-                await self._dispatch(rows[0], now)
-            if task not in self._workers:
-                return  # left behind meanwhile
-            self._workers[task] = (0.0, ())
-            dispatched += len(rows)
-            if dispatched >= _FAIR_SHARE:
-                dispatched = 0
+            worker.rows, worker.since, worker.deadline = rows, now, now + self._timeout
+            if self._timer is None:
+                self._watch(worker.deadline)
+            outcomes = await dispatch(worker, rows)
+            if worker.left_behind:
+                return
+            worker.rows = ()
+            began, now = now, clock.now()
+            for row, outcome in zip(rows, outcomes, strict=True):
+                leaf.ended(row.id)
+                self._settle(leaf, row, outcome, now - began)
+            since_pause += len(rows)
+            if since_pause >= _FAIR_SHARE:
+                since_pause = 0
                 await asyncio.sleep(0)
+                now = clock.now()
 
-    def _take(self) -> list[Row]:
+    def _take(self, now: float) -> list[Row]:
         """The next rows to dispatch, if the destination takes any now; those whose lease is too short go back."""
         taken: list[Row] = []
         late: list[Row] = []
-        wanted = self._window if self.leaf.batches else 1
-        now = clock.now()
-        while self.ready and len(taken) < wanted:
-            if now >= self.ready[0].expires:
-                late.append(self.ready.popleft())
-            elif self.leaf.admits(self.ready[0].id):
-                row = self.ready.popleft()
-                self.leaf.started(row.id, now)
-                taken.append(row)
+        ready, leaf = self.ready, self.leaf
+        while ready and len(taken) < self._window:
+            row = ready[0]
+            if now >= row.expires:
+                late.append(ready.popleft())
+            elif leaf.admits(row.id):
+                leaf.started(row.id, now)
+                taken.append(ready.popleft())
             else:
                 break
         if late:
             self._give_back(late, "too little of the lease was left to begin")
         return taken
 
-    async def _dispatch(self, row: Row, now: float) -> None:
-        outcome: Outcome = None
-        with anyio.CancelScope(deadline=now + self._timeout) as scope:
-            try:
-                outcome = cast("Outcome", await self.leaf.dispatcher.dispatch(row.message))
-            except asyncio.CancelledError as error:
-                outcome = self._cut_off(error, scope)
-            except (KeyboardInterrupt, SystemExit):
-                raise
-            except BaseException as error:  # whatever a dispatcher raises is the message's outcome
-                outcome = error
-            else:
-                if outcome is not None:
-                    outcome = InvalidDispatcherReturn(self.leaf.name, outcome)
-        self._finish(row, outcome, now)
+    async def _rest(self) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._idle.append(waiter)
+        try:
+            await waiter
+        finally:
+            if waiter in self._idle:
+                self._idle.remove(waiter)
 
-    async def _dispatch_window(self, rows: Sequence[Row], now: float) -> None:
-        deadline = now + self._timeout
-        outcomes: Sequence[Outcome] = ()
-        with anyio.CancelScope(deadline=deadline + OVERTIME / 2) as scope:
-            dispatcher = cast("BatchDispatcher", self.leaf.dispatcher)
-            try:
-                outcomes = await dispatcher.dispatch_many([row.message for row in rows], deadline=deadline)
-                if len(outcomes) != len(rows):
-                    raise InvalidDispatcherReturn(self.leaf.name, outcomes)
-            except asyncio.CancelledError as error:
-                outcomes = [self._cut_off(error, scope)] * len(rows)
-            except (KeyboardInterrupt, SystemExit):
-                raise
-            except BaseException as error:  # whatever a dispatcher raises is the messages' outcome
-                outcomes = [error] * len(rows)
-        for row, outcome in zip(rows, outcomes, strict=True):
-            self._finish(row, outcome, now)
+    async def _dispatch(self, worker: _Worker, rows: Sequence[Row]) -> Sequence[Outcome]:
+        try:
+            returned = cast("object", await self.leaf.dispatcher.dispatch(rows[0].message))
+        except asyncio.CancelledError as error:
+            return (self._cut_off(worker, error),)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # whatever a dispatcher raises is the message's outcome
+            return (error,)
+        return _DELIVERED if returned is None else (InvalidDispatcherReturn(self.leaf.name, returned),)
 
-    def _cut_off(self, error: asyncio.CancelledError, scope: anyio.CancelScope) -> BaseException:
+    async def _dispatch_window(self, worker: _Worker, rows: Sequence[Row]) -> Sequence[Outcome]:
+        dispatcher = cast("BatchDispatcher", self.leaf.dispatcher)
+        deadline, worker.deadline = worker.deadline, worker.deadline + OVERTIME / 2
+        try:
+            outcomes = await dispatcher.dispatch_many([row.message for row in rows], deadline=deadline)
+            if len(outcomes) != len(rows):
+                raise InvalidDispatcherReturn(self.leaf.name, outcomes)
+        except asyncio.CancelledError as error:
+            return [self._cut_off(worker, error)] * len(rows)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # whatever a dispatcher raises is the messages' outcome
+            return [error] * len(rows)
+        return outcomes
+
+    def _cut_off(self, worker: _Worker, error: asyncio.CancelledError) -> BaseException:
+        """What a cancellation meant: the deadline, the end of the relay, or the dispatcher's own doing."""
+        task = worker.task
+        if worker.overdue and task is not None:
+            worker.overdue = False
+            task.uncancel()
+            return DispatchTimeout(f"not acknowledged within {self._timeout:g} s")
         if self._stopping:
             return DispatchInterrupted("the relay stopped before the dispatch ended")
-        if scope.cancel_called:
-            return DispatchTimeout(f"not acknowledged within {self._timeout:g} s")
+        if task is not None and task.cancelling():
+            raise error
         return error
 
-    def _finish(self, row: Row, outcome: Outcome, since: float) -> None:
-        if row.id in self.leaf.in_flight:
+    def _watch(self, at: float) -> None:
+        self._timer = asyncio.get_running_loop().call_at(at, self._check_deadlines)
+
+    def _check_deadlines(self) -> None:
+        """Cancel what is overdue, leave behind what does not heed it, and look again at the next deadline."""
+        now = clock.now()
+        self._timer = None
+        following = [now + self._timeout]
+        for worker in list(self._workers):
+            if not worker.rows or worker.task is None:
+                continue
+            if not worker.overdue and now >= worker.deadline:
+                worker.overdue = True
+                worker.task.cancel()
+            if now >= worker.deadline + OVERTIME:
+                self._leave_behind(worker, "its deadline")
+                continue
+            following.append(worker.deadline + OVERTIME if worker.overdue else worker.deadline)
+        if any(worker.rows for worker in self._workers):
+            self._watch(min(following))
+        self.poke()
+
+    def _leave_behind(self, worker: _Worker, what: str) -> int:
+        if not worker.rows:
+            return 0
+        worker.left_behind = True
+        self._workers.discard(worker)
+        _logger.error(
+            "the dispatcher %s ignored %s and was left behind with %d message(s);"
+            " it must let CancelledError through",
+            self.leaf.name,
+            what,
+            len(worker.rows),
+        )
+        for row in worker.rows:
             self.leaf.ended(row.id)
-            self._settle(self.leaf, row, outcome, clock.now() - since)
+            error = DispatchTimeout(f"the dispatcher ignored {what}")
+            self._settle(self.leaf, row, error, clock.now() - worker.since)
+        return len(worker.rows)

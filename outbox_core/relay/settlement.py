@@ -69,16 +69,15 @@ class Settlement:
 
     def settle(self, leaf: Leaf, row: Row, outcome: Outcome, seconds: float) -> None:
         """Take an outcome in. Never waits."""
-        now = clock.now()
         if outcome is None:
-            self._acknowledged(leaf, row, now, seconds)
+            self._acknowledged(leaf, row, seconds)
         elif isinstance(outcome, DispatchInterrupted):
             self._put_off(row, outcome, seconds)
         elif isinstance(outcome, DispatchTimeout):
             self._timed_out.append(_TimedOut(leaf, row, outcome, seconds))
             self._timeouts.set()
         elif isinstance(outcome, BrokerUnavailable) and not leaf.breaker.is_suspect(row.id):
-            self._outage(leaf, [(row, seconds)], outcome, now)
+            self._outage(leaf, [(row, seconds)], outcome)
         else:
             leaf.breaker.answered()
             self._put_off(row, outcome, seconds)
@@ -125,7 +124,7 @@ class Settlement:
             self._put_off(case.row, case.error, case.seconds)
         if away and others:
             rows = [(case.row, case.seconds) for case in others]
-            self._outage(leaf, rows, others[0].error, clock.now())
+            self._outage(leaf, rows, others[0].error)
 
     def settle_timeouts_now(self) -> None:
         """The relay stops: whatever is still to be examined is put off as it is."""
@@ -133,10 +132,12 @@ class Settlement:
         for case in gathered:
             self._put_off(case.row, case.error, case.seconds)
 
-    def _acknowledged(self, leaf: Leaf, row: Row, now: float, seconds: float) -> None:
+    def _acknowledged(self, leaf: Leaf, row: Row, seconds: float) -> None:
+        now = clock.now()
         if leaf.acknowledged(now):
             self._observe(BreakerClosed(self._table, leaf.name, now - leaf.breaker.opened_at))
-        leaf.breaker.forget(row.id)
+        if leaf.breaker.suspects:
+            leaf.breaker.forget(row.id)
         self._completer.publish(row, seconds)
         if row.key_id is not None:
             self._go_on(row)
@@ -152,9 +153,8 @@ class Settlement:
             delay = self._backoff.delay(attempts)
         self._wait(row, error, delay, seconds, refund=False)
 
-    def _outage(
-        self, leaf: Leaf, rows: Sequence[tuple[Row, float]], error: BaseException, now: float
-    ) -> None:
+    def _outage(self, leaf: Leaf, rows: Sequence[tuple[Row, float]], error: BaseException) -> None:
+        now = clock.now()
         news = leaf.open(now, frozenset(row.id for row, _ in rows))
         delay = max(leaf.breaker.retry_at - now, 0.0)
         if news:
