@@ -10,7 +10,9 @@ import sys
 before = set(sys.modules)
 import outbox_core
 roots = {name.partition(".")[0] for name in set(sys.modules) - before}
-print("\\n".join(sorted(roots - set(sys.stdlib_module_names))))
+foreign = roots - set(sys.stdlib_module_names)
+# Not packages: what compiled modules, such as asyncpg's, put beside themselves.
+print("\\n".join(sorted(name for name in foreign if "cython" not in name)))
 """
 
 # What anyio and asyncpg bring with them.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
@@ -10,11 +9,10 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from outbox_core.errors import PermissionDenied, SchemaMissing, StorageError, StorageUnavailable
-from outbox_core.headers import NO_HEADERS
-from outbox_core.meta import DispatchedMessage, Meta
 from outbox_core.schema.verification import require
 from outbox_core.store import Claim, Failure, KeyId, Predecessor, Row, Span, Tick
 from outbox_core.stores.postgres.control import Control, PostgresElection
+from outbox_core.stores.postgres.rows import claimed_rows
 from outbox_core.stores.postgres.sessions import Sessions, close, summary
 from outbox_core.stores.postgres.sql import query
 
@@ -95,7 +93,7 @@ class PostgresStore:
             claim.term, claim.token, *claim.since, claim.lock_ttl, tenants, keys,
             list(claim.shut), claim.limit, claim.max_bytes,
         )  # fmt: skip
-        return _rows(table, claim, rows)
+        return claimed_rows(table, claim.token, rows)
 
     async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> list[Row]:
         tenants, names = _columns(list(keys), 2)
@@ -103,7 +101,7 @@ class PostgresStore:
             table, "follow", "claim",
             claim.term, claim.token, tenants, names, list(keys.values()), claim.lock_ttl, claim.max_bytes,
         )  # fmt: skip
-        return _rows(table, claim, rows)
+        return claimed_rows(table, claim.token, rows)
 
     async def undo(self, table: TableName, claim: Claim) -> int:
         places = _UNDO_PLACES * claim.limit
@@ -113,7 +111,7 @@ class PostgresStore:
         self, table: TableName, claim: Claim, spans: Sequence[Span], *, dead_too: bool
     ) -> dict[KeyId, Predecessor]:
         tenants, keys = _columns([span.key_id for span in spans], 2)
-        rows = await self._fetch(
+        rows: list[Any] = await self._fetch(
             table, "predecessors", "claim",
             tenants, keys, [span.after for span in spans], [span.before for span in spans],
             claim.token, claim.lock_ttl, dead_too,
@@ -160,44 +158,6 @@ def translated(error: asyncpg.PostgresError, table: TableName, action: str) -> S
     if state == _READ_ONLY or state.startswith(_TRANSIENT):
         return StorageUnavailable(f"the database cannot {action} now: {summary(error)}")
     return StorageError(f"the database refused to {action} messages of {table}: {summary(error)}")
-
-
-def _rows(table: TableName, claim: Claim, records: Sequence[Sequence[Any]]) -> list[Row]:
-    name = str(table)
-    token = claim.token
-    rows = [
-        Row(
-            record[0],
-            token,
-            DispatchedMessage(
-                Meta(
-                    name,
-                    record[1],
-                    record[2],
-                    record[5],
-                    record[6],
-                    record[8],
-                    record[14],
-                    record[10],
-                    NO_HEADERS if record[11] is None else json.loads(record[11]),
-                    record[7],
-                    record[12],
-                    record[13],
-                ),
-                record[3],
-                record[4],
-            ),
-            record[9],
-            None if record[10] is None else (record[1], record[10]),
-        )
-        for record in records
-    ]
-    rows.sort(key=_place)
-    return rows
-
-
-def _place(row: Row) -> tuple[Any, int]:
-    return (row.available_at, row.message.meta.sequence)
 
 
 def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
