@@ -1,6 +1,5 @@
 """Transactional outbox for asyncio services on PostgreSQL."""
 
-from outbox_core import schema
 from outbox_core.dispatcher import Dispatcher
 from outbox_core.errors import BrokerUnavailable, OutboxError, PermanentError, RetryAfter
 from outbox_core.message import DispatchedMessage, Message, Meta
@@ -25,5 +24,4 @@ __all__ = [
     "StoredMessage",
     "TableName",
     "Topic",
-    "schema",
 ]

@@ -176,8 +176,13 @@ class Store(Protocol):
         """The leadership of a table."""
         ...
 
-    def listen(self, callback: Callable[[TableName], None]) -> None:
-        """Call back, from now on, whenever a wake-up hint for a table arrives. Hints may be late or lost."""
+    def listen(self, callback: Callable[[TableName | None], None]) -> None:
+        """Call back, from now on, whenever a wake-up hint for a table arrives, and with None when hints may have been
+        missed. Hints may be late or lost."""
+        ...
+
+    async def attend(self) -> None:
+        """See to it that hints can arrive; called now and then by relays that hold no elections."""
         ...
 
     @property

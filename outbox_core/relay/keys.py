@@ -151,7 +151,8 @@ class Keys:
         return ready[0] if ready else None
 
     def failed(self, row: Row, wake: float) -> list[Row]:
-        """The active row waits until ``wake``, and its key with it; the rows of the key to give back."""
+        """The active row waits until ``wake``, and its key with it, whether it was dispatched or leaves the hand
+        undispatched; the rows of the key to give back."""
         key = self._of(row)
         if key is None or row.key_id is None:
             return []
@@ -161,10 +162,6 @@ class Keys:
         self._hold(row.key_id, key, wake)
         back, key.queue = key.queue, []
         return back
-
-    def given_back(self, row: Row) -> list[Row]:
-        """A row leaves the hand undispatched, so nothing behind it may go first: the other rows to give back."""
-        return self.failed(row, 0.0)
 
     def resolved(self, row: Row, now: float) -> None:
         """The outcome of a row is on record, or its lease is lost: it is no longer in hand."""

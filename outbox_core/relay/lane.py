@@ -151,7 +151,7 @@ class Lane:
                 continue
             outlet = self._outlet(leaf)
             if leaf.is_open:
-                self._settlement.give_back((row,), f"{leaf.name} is away")
+                self._settlement.give_back((row,), f"{leaf.name} is away", leaf.breaker.retry_at)
             else:
                 outlet.ready.append(row)
         for outlet in self._outlets.values():
@@ -176,7 +176,7 @@ class Lane:
         if outlet is None:
             return
         if leaf.is_open:
-            self._settlement.give_back(outlet.flush(), f"{leaf.name} is away")
+            self._settlement.give_back(outlet.flush(), f"{leaf.name} is away", leaf.breaker.retry_at)
         else:
             outlet.poke()
             self.claimer.rewind()

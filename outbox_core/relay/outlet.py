@@ -128,6 +128,7 @@ class Outlet:
 
     async def _work(self, worker: _Worker) -> None:
         leaf, dispatch = self.leaf, self._dispatch_window if self.leaf.batches else self._dispatch
+        task = cast("asyncio.Task[None]", asyncio.current_task())
         since_pause = 0
         now = clock.now()
         while not self._stopping:
@@ -143,10 +144,15 @@ class Outlet:
             if worker.left_behind:
                 return
             worker.rows = ()
+            if worker.overdue or task.cancelling():
+                # Whatever it says after a cancellation is not believed: what it waited for was cut off.
+                outcomes = [self._cut_off(worker, task)] * len(rows)
             began, now = now, clock.now()
             for row, outcome in zip(rows, outcomes, strict=True):
                 leaf.ended(row.id)
                 self._settle(leaf, row, outcome, now - began)
+            if task.cancelling():
+                return
             since_pause += len(rows)
             if since_pause >= _FAIR_SHARE:
                 since_pause = 0
@@ -180,11 +186,9 @@ class Outlet:
             if waiter in self._idle:
                 self._idle.remove(waiter)
 
-    async def _dispatch(self, worker: _Worker, rows: Sequence[Row]) -> Sequence[Outcome]:
+    async def _dispatch(self, _worker: _Worker, rows: Sequence[Row]) -> Sequence[Outcome]:
         try:
             returned = cast("object", await self.leaf.dispatcher.dispatch(rows[0].message))
-        except asyncio.CancelledError as error:
-            return (self._cut_off(worker, error),)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # whatever a dispatcher raises is the message's outcome
@@ -198,26 +202,24 @@ class Outlet:
             outcomes = await dispatcher.dispatch_many([row.message for row in rows], deadline=deadline)
             if len(outcomes) != len(rows):
                 raise InvalidDispatcherReturn(self.leaf.name, outcomes)
-        except asyncio.CancelledError as error:
-            return [self._cut_off(worker, error)] * len(rows)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # whatever a dispatcher raises is the messages' outcome
             return [error] * len(rows)
-        return outcomes
+        return [self._checked(outcome) for outcome in outcomes]
 
-    def _cut_off(self, worker: _Worker, error: asyncio.CancelledError) -> BaseException:
-        """What a cancellation meant: the deadline, the end of the relay, or the dispatcher's own doing."""
-        task = worker.task
-        if worker.overdue and task is not None:
+    def _checked(self, outcome: object) -> Outcome:
+        if outcome is None or isinstance(outcome, BaseException):
+            return outcome
+        return InvalidDispatcherReturn(self.leaf.name, outcome)
+
+    def _cut_off(self, worker: _Worker, task: asyncio.Task[None]) -> BaseException:
+        """What a cancellation meant: the deadline, or the end of the relay."""
+        if worker.overdue:
             worker.overdue = False
             task.uncancel()
             return DispatchTimeout(f"not acknowledged within {self._timeout:g} s")
-        if self._stopping:
-            return DispatchInterrupted("the relay stopped before the dispatch ended")
-        if task is not None and task.cancelling():
-            raise error
-        return error
+        return DispatchInterrupted("the relay stopped before the dispatch ended")
 
     def _watch(self, at: float) -> None:
         self._timer = asyncio.get_running_loop().call_at(at, self._check_deadlines)

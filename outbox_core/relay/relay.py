@@ -71,9 +71,9 @@ class Relay:
         """Start in the background and return once the relay is running; raises what keeps it from starting."""
         run = self._begin()
         self._task = asyncio.create_task(run.main(), name="outbox-relay")
-        self._task.add_done_callback(_log_death)
         try:
             await run.wait_until_running(self._task)
+            self._task.add_done_callback(_log_death)
         except BaseException:
             self._task.cancel()
             await asyncio.wait([self._task])

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, cast
 import anyio
 
 from outbox_core.dispatcher import Dispatcher, Managed
-from outbox_core.errors import DispatchTimeout, StorageTimeout
-from outbox_core.observer import Event, Observer, Published, Stopped
+from outbox_core.errors import DispatchTimeout, StorageError, StorageTimeout
+from outbox_core.observer import Event, Observer, Published, Reconnecting, Stopped
 from outbox_core.relay import clock
 from outbox_core.relay.backoff import Backoff
 from outbox_core.relay.lane import Lane
@@ -196,10 +196,10 @@ class Run:
         ]
         by_table = {lane.table: lane for lane in lanes}
 
-        def hinted(table: TableName) -> None:
-            lane = by_table.get(table)
-            if lane is not None:
-                lane.wakeups.hint()
+        def hinted(table: TableName | None) -> None:
+            for lane in lanes if table is None else (by_table.get(table),):
+                if lane is not None:
+                    lane.wakeups.hint()
 
         self._store.listen(hinted)
         return lanes
@@ -210,6 +210,8 @@ class Run:
             if self._settings.single_active:
                 for lane in self._lanes:
                     leaders.start_soon(lane.leader.run)
+            else:
+                leaders.start_soon(self._keep_listening)
             abandoned = await self._complete(work)
             leaders.cancel_scope.cancel()
         return abandoned
@@ -219,21 +221,31 @@ class Run:
         async with anyio.create_task_group() as completers:
             for lane in self._lanes:
                 completers.start_soon(lane.complete)
-            await self._claim(work)
-            self._deadline = min(self._deadline, clock.now() + self._settings.dispatch_timeout + 5.0)
-            if self.state is not RelayState.STOPPED:
-                self.state = RelayState.STOPPING
-            counts: list[int] = []
+            try:
+                await self._claim(work)
+                self._deadline = min(self._deadline, clock.now() + self._settings.dispatch_timeout + 5.0)
+            except BaseException:
+                self._deadline = clock.now()
+                raise
+            finally:
+                abandoned = await self._stop_lanes()
+            completers.cancel_scope.deadline = max(self._deadline, clock.now()) + _RECORDING_SECONDS
+        return abandoned
 
-            async def stop(lane: Lane) -> None:
-                counts.append(await lane.stop(self._deadline))
+    async def _stop_lanes(self) -> int:
+        """Stop all lanes at once, by the one deadline, whatever else happens; the rows left behind."""
+        if self.state is not RelayState.STOPPED:
+            self.state = RelayState.STOPPING
+        counts: list[int] = []
 
+        async def stop(lane: Lane) -> None:
+            counts.append(await lane.stop(self._deadline))
+
+        with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as stopping:
                 for lane in self._lanes:
                     stopping.start_soon(stop, lane)
-            abandoned = sum(counts)
-            completers.cancel_scope.deadline = max(self._deadline, clock.now()) + _RECORDING_SECONDS
-        return abandoned
+        return sum(counts)
 
     async def _claim(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> None:
         async with anyio.create_task_group() as claimers:
@@ -249,6 +261,15 @@ class Run:
             finally:
                 self._leaves.found = None
             claimers.cancel_scope.cancel()
+
+    async def _keep_listening(self) -> None:
+        """Without elections, which use the same session, something must see to it that hints can still arrive."""
+        while True:
+            try:
+                await self._store.attend()
+            except StorageError as error:
+                self._observe(Reconnecting(self._tables[0], str(error), self._settings.takeover / 8))
+            await anyio.sleep(self._settings.takeover / 8)
 
     async def _until_stopped(self, lanes: Sequence[Lane]) -> None:
         async with anyio.create_task_group() as claiming:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from outbox_core.table import TableName
 
 MAX_RETRY_AFTER: Final = 24 * 3600.0
-_LOOK_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +95,11 @@ class Settlement:
         """No destination could be found for the row: a failure of its own, and nobody else's."""
         self._put_off(row, error, 0.0)
 
-    def give_back(self, rows: Sequence[Row], reason: str) -> None:
-        """Rows leave the hand undispatched, and the rows of their keys behind them too."""
+    def give_back(self, rows: Sequence[Row], reason: str, wake: float = 0.0) -> None:
+        """Rows leave the hand undispatched, and the rows of their keys behind them too; keys wait until ``wake``."""
         back = list(rows)
         for row in rows:
-            back.extend(self._keys.given_back(row))
+            back.extend(self._keys.failed(row, wake))
         self._completer.release(back, reason)
 
     async def examine_timeouts(self) -> None:
@@ -147,7 +148,7 @@ class Settlement:
         if isinstance(error, PermanentError) or attempts >= self._settings.max_attempts:
             self._give_up(row, error, seconds, refund=False)
             return
-        if isinstance(error, RetryAfter):
+        if isinstance(error, RetryAfter) and isinstance(error.delay, timedelta):
             delay = min(max(error.delay.total_seconds(), 0.0), MAX_RETRY_AFTER)
         else:
             delay = self._backoff.delay(attempts)

@@ -40,7 +40,7 @@ def summary_of(error: BaseException, payload: bytes, max_bytes: int) -> str:
 
 
 def _text(error: BaseException) -> str:
-    if type(error).__module__.startswith(_DRIVER_MODULES):
+    if str(type(error).__module__).startswith(_DRIVER_MODULES):
         return str(getattr(error, "sqlstate", None) or "")  # a driver's text may quote a row
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
@@ -68,5 +68,7 @@ def _without_payload(text: str, payload: bytes) -> str:
 
 def _cut(text: str, max_bytes: int) -> str:
     """At most so many bytes of UTF-8, without splitting a character."""
-    encoded = text.encode("utf-8", "replace")
-    return text if len(encoded) <= max_bytes else encoded[: max_bytes - 3].decode("utf-8", "ignore") + "…"
+    encoded = text.encode("utf-8", "replace")  # half a surrogate pair cannot be stored
+    if len(encoded) <= max_bytes:
+        return encoded.decode("utf-8")
+    return encoded[: max_bytes - 3].decode("utf-8", "ignore") + "…"

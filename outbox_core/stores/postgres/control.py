@@ -36,10 +36,10 @@ class Control:
         self._idle_limit = takeover * 0.75
         self._lock = anyio.Lock()
         self._connection: Connection | None = None
-        self._callback: Callable[[TableName], None] | None = None
+        self._callback: Callable[[TableName | None], None] | None = None
         self.holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
 
-    def listen(self, callback: Callable[[TableName], None]) -> None:
+    def listen(self, callback: Callable[[TableName | None], None]) -> None:
         self._callback = callback
 
     async def fetch(self, statement: str, *parameters: object) -> list[Record]:
@@ -66,8 +66,8 @@ class Control:
 
     async def _fetch(self, statement: str, parameters: Sequence[object]) -> list[Record]:
         async with self._lock:
-            connection = await self._open()
             try:
+                connection = await self._open()
                 return await connection.fetch(statement, *parameters, timeout=self._timeout)
             except BaseException as error:
                 self._drop()
@@ -82,6 +82,7 @@ class Control:
             )
             if self._callback is not None and not self._sessions.pooled:
                 await self._connection.add_listener(CHANNEL, self._heard)
+                self._callback(None)
         return self._connection
 
     def _heard(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:

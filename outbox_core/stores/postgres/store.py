@@ -83,8 +83,12 @@ class PostgresStore:
     def election(self, table: TableName) -> PostgresElection:
         return PostgresElection(table, self._control, self._sessions, self._takeover)
 
-    def listen(self, callback: Callable[[TableName], None]) -> None:
+    def listen(self, callback: Callable[[TableName | None], None]) -> None:
         self._control.listen(callback)
+
+    async def attend(self) -> None:
+        if not self._sessions.pooled:
+            await self._control.fetch("SELECT 1")
 
     async def claim(self, table: TableName, claim: Claim) -> list[Row]:
         tenants, keys = _columns(claim.held, 2)
