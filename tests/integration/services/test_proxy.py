@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.services.proxy import BUFFER_BYTES, FaultProxy
+from tests.services.pipe import BUFFER_BYTES
+from tests.services.proxy import FaultProxy
 
 pytestmark = pytest.mark.asyncio
 
