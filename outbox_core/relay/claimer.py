@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import anyio.lowlevel
 
 from outbox_core.errors import StorageError
 from outbox_core.identifiers import uuid7
@@ -96,26 +98,30 @@ class Claimer:
                 await anyio.sleep(delay)
                 continue
             if not busy:
-                await self._wakeups.wait(self._keys.next_wake() - clock.now())
+                # A held key whose time has come is no reason to hurry while nothing can be claimed.
+                wake = self._keys.next_wake() if self._can_claim else inf
+                await self._wakeups.wait(wake - clock.now())
 
     async def step(self) -> bool:
         """One round: what is due of held keys, then a claim. False when there is nothing more to do just now."""
-        if self._settings.single_active:
-            term = self._term()
-            if term is None:
-                return False
-            if term != self._led:
-                self._led = term
-                self.rewind()
+        if not self._can_claim:
+            return False
+        term = self._term()
+        if self._settings.single_active and term != self._led:
+            self._led = term
+            self.rewind()
         if not self._hand.has_room(self._limit):
             await self._hand.wait_for_change(1.0)
             return True
-        if self._leaves.all_away:
-            return False
         await self._undo_unknown()
         await self._look()
         followed = await self._follow()
         return await self._read() or followed
+
+    @property
+    def _can_claim(self) -> bool:
+        leads = not self._settings.single_active or self._term() is not None
+        return leads and not self._leaves.all_away
 
     async def _read(self) -> bool:
         now = clock.now()
@@ -156,6 +162,8 @@ class Claimer:
 
     async def _attempt(self, claim: Claim, keys: Mapping[KeyId, int]) -> list[Row]:
         """Lease rows and take them in. A claim whose outcome is not known is remembered, to be undone."""
+        # The store carries its calls through: here is where a stop is heard between two of them.
+        await anyio.lowlevel.checkpoint_if_cancelled()
         started = clock.now()
         try:
             rows = await (

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import anyio
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from outbox_core.observer import Event
     from outbox_core.relay.backoff import Backoff
     from outbox_core.table import TableName
+
+_MAX_WAIT_SECONDS: Final = 2.0
+"""Leases run out meanwhile, so a database that is back is noticed soon, however long it was away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,7 @@ class Completer:
                 await self._write_released(batch)
             except StorageError as error:
                 failures += 1
-                delay = self._backoff.delay(failures)
+                delay = min(self._backoff.delay(failures), _MAX_WAIT_SECONDS)
                 self._observe(Reconnecting(self._table, str(error), delay))
                 await anyio.sleep(delay)
 
@@ -133,7 +136,8 @@ class Completer:
         )
         batch.published = []
         self._report_lost(rows, applied, "publish")
-        self._observe(Published(self._table, [row.message.meta for row in rows if row.id in applied]))
+        if applied:
+            self._observe(Published(self._table, [row.message.meta for row in rows if row.id in applied]))
         self._resolved(rows)
 
     async def _write_failed(self, batch: _Batch) -> None:

@@ -135,6 +135,11 @@ class Lane:
         self._completer.end()
         return left
 
+    def hasten(self, deadline: float) -> None:
+        """A stop in progress has less time than it was given."""
+        for outlet in self._outlets.values():
+            outlet.hasten(deadline)
+
     def deliver(self, rows: Sequence[Row]) -> None:
         """Send rows on their way, each to its destination."""
         if self._stopping:

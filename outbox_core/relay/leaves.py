@@ -30,6 +30,7 @@ class Leaf:
         self._changed = changed
         self._opened = anyio.Event()
         self._alone: UUID | None = None
+        self._waiting: dict[Callable[[], None], None] = {}
 
     @property
     def is_open(self) -> bool:
@@ -54,6 +55,14 @@ class Leaf:
         self.in_flight.pop(row_id, None)
         if self._alone == row_id:
             self._alone = None
+        if self._waiting and not self.in_flight:
+            waiting, self._waiting = self._waiting, {}
+            for poke in waiting:
+                poke()
+
+    def when_free(self, poke: Callable[[], None]) -> None:
+        """Call back, once, when nothing is in flight: the rows of several tables may wait for their turn here."""
+        self._waiting[poke] = None
 
     def open(self, now: float, more: frozenset[UUID]) -> bool:
         """The destination is away. True when that is news."""
@@ -103,6 +112,7 @@ class Leaves:
 
     def __init__(self, root: Dispatcher, backoff: Backoff, patience: float) -> None:
         self._root = root
+        self._routes = isinstance(root, Routing)
         self._backoff = backoff
         self._patience = patience
         self._by_topic: dict[str, Leaf] = {}
@@ -134,7 +144,7 @@ class Leaves:
     @property
     def all_away(self) -> bool:
         """Whether there is nowhere to dispatch to: a single destination, and it is away."""
-        return not isinstance(self._root, Routing) and any(
+        return not self._routes and any(
             leaf.is_open for leaf in self._by_dispatcher.values()
         )
 

@@ -100,14 +100,24 @@ class Outlet:
         for waiter in self._idle:
             if not waiter.done():
                 waiter.set_result(None)
-        await self._wait(max(deadline - clock.now(), 0.0))
-        for worker in self._workers:
-            if worker.task is not None:
-                worker.task.cancel()
+        try:
+            await self._wait(max(deadline - clock.now(), 0.0))
+        finally:
+            self._cut()
         await self._wait(OVERTIME / 2)
         if self._timer is not None:
             self._timer.cancel()
         return sum(self._leave_behind(worker, "its cancellation") for worker in list(self._workers))
+
+    def hasten(self, deadline: float) -> None:
+        """Cut off by ``deadline`` what a stop in progress waits for."""
+        if self._stopping and self._workers:
+            asyncio.get_running_loop().call_at(deadline, self._cut)
+
+    def _cut(self) -> None:
+        for worker in self._workers:
+            if worker.task is not None:
+                worker.task.cancel()
 
     async def _wait(self, seconds: float) -> None:
         tasks = [worker.task for worker in self._workers if worker.task is not None]
@@ -172,6 +182,7 @@ class Outlet:
                 leaf.started(row.id, now)
                 taken.append(ready.popleft())
             else:
+                leaf.when_free(self.poke)
                 break
         if late:
             self._give_back(late, "too little of the lease was left to begin")

@@ -87,14 +87,17 @@ class Relay:
         """
         if grace < 0:
             raise ConfigError(f"grace must not be negative, got {grace}")
-        if self._run is not None:
-            await self._run.stop(grace)
+        run = self._own_run()
+        if run is not None:
+            await run.stop(grace)
 
     async def wait(self) -> None:
         """Wait until the relay has stopped; raises what ended it, if it did not stop by itself."""
+        self._own_run()
         task = self._task
         if task is not None:
-            await asyncio.wait([task])
+            if not task.done():
+                await asyncio.wait([task])
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise RelayFailed("the relay ended with an error") from error
 
@@ -107,13 +110,25 @@ class Relay:
     async def run_once(self, *, timeout: float = 300.0) -> int:
         """Deliver what is due, wait for its outcome and return how many messages were published: for a cron job.
 
-        Does nothing, and returns 0 after ``timeout`` seconds at the latest, while another relay leads.
+        What is not delivered after ``timeout`` seconds is left to the next time. Does nothing, and returns 0 then,
+        while another relay leads.
         """
-        return await self._begin().drain(timeout)
+        run = self._begin()
+        await run.drain(timeout)
+        return run.published
 
     async def drain(self, *, timeout: float = 60.0) -> int:
-        """Deliver until nothing is due any more and return how many messages were published: for tests."""
-        return await self._begin().drain(timeout)
+        """Deliver until nothing is due any more and return how many messages were published: for tests.
+
+        Raises TimeoutError when that takes longer than ``timeout`` seconds.
+        """
+        run = self._begin()
+        if not await run.drain(timeout):
+            raise TimeoutError(
+                f"not everything that is due was delivered within {timeout:g} s ({run.published} messages were):"
+                " the dispatcher is slow, or another relay leads"
+            )
+        return run.published
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -126,7 +141,18 @@ class Relay:
         if error is None:
             await self.wait()
 
+    def _own_run(self) -> Run | None:
+        run = self._run
+        alive = run is not None and run.state is not RelayState.STOPPED
+        if run is not None and alive and run.loop is not asyncio.get_running_loop():
+            raise ConfigError(
+                "this relay runs on another event loop or in another process, which alone can stop it or wait for it;"
+                " make a Relay for each"
+            )
+        return run
+
     def _begin(self) -> Run:
+        self._own_run()
         if self._run is not None and self._run.state is not RelayState.STOPPED:
             raise ConfigError(
                 f"this relay is already {self._run.state.value}; one object runs once at a time"

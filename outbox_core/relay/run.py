@@ -69,21 +69,33 @@ class Run:
         self._deadline = inf
         self._crash: BaseException | None = None
         self._lanes: list[Lane] = []
+        self._starting = anyio.CancelScope()
+        self.loop: Final = asyncio.get_running_loop()
 
     async def main(self, *, grace: float = _CANCELLED_GRACE) -> None:
         """Run until a stop is asked for. Cancelling it stops it too, with a grace of 1 s; cancelling again, at once."""
         await self._guarded(self._until_stopped, min(grace, _CANCELLED_GRACE))
 
-    async def drain(self, timeout: float) -> int:
-        """Run until nothing is due any more; how many messages were published."""
+    async def drain(self, timeout: float) -> bool:
+        """Run until nothing is due any more or a stop is asked for; false when that took longer than ``timeout``."""
+        limit = anyio.CancelScope()
 
         async def drained(lanes: Sequence[Lane]) -> None:
-            with anyio.fail_after(timeout):
-                for lane in lanes:
-                    await lane.drain()
+            async with anyio.create_task_group() as draining:
+
+                async def give_up() -> None:
+                    await self._stop_asked.wait()
+                    draining.cancel_scope.cancel()
+
+                draining.start_soon(give_up)
+                limit.deadline = clock.now() + timeout
+                with limit:
+                    for lane in lanes:
+                        await lane.drain()
+                draining.cancel_scope.cancel()
 
         await self._guarded(drained, _CANCELLED_GRACE)
-        return self.published
+        return not limit.cancelled_caught
 
     def request_stop(self, grace: float) -> None:
         """Ask for a stop without waiting for it. A shorter grace shortens an earlier one."""
@@ -91,6 +103,10 @@ class Run:
         if self.state is not RelayState.STOPPED:
             self.state = RelayState.STOPPING
         self._stop_asked.set()
+        if not self._running.is_set():
+            self._starting.cancel()
+        for lane in self._lanes:
+            lane.hasten(self._deadline)
 
     async def stop(self, grace: float) -> None:
         """Ask for a stop and wait for its end: the grace and 1 s at most."""
@@ -136,7 +152,10 @@ class Run:
         abandoned = 0
         try:
             async with AsyncExitStack() as stack:
-                await self._open(stack)
+                with self._starting:
+                    await self._open(stack)
+                if self._stop_asked.is_set():
+                    return
                 self._lanes = self._make_lanes()
                 if self.state is RelayState.STARTING:
                     self.state = RelayState.RUNNING

@@ -171,13 +171,11 @@ class Settlement:
 
     def _give_up(self, row: Row, error: BaseException, seconds: float, *, refund: bool) -> None:
         self._completer.fail(Verdict(row, self._shown(row, error), 0.0, refund, True, seconds))
-        if row.key_id is None:
-            return
-        if self._settings.on_dead == "block":
+        if row.key_id is not None:
+            # Those behind it go on, if they may, once its death is on record: if that were lost in a crash, it would
+            # be tried again and could still arrive, after them.
             behind = self._keys.failed(row, clock.now())
             self._completer.release(behind, "the message before it in its key is dead")
-        else:
-            self._go_on(row)
 
     def _go_on(self, row: Row) -> None:
         following = self._keys.succeeded(row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ import asyncpg
 
 from outbox_core.errors import InvalidTableName, StorageUnavailable
 from outbox_core.stores.postgres.advisory import lock_key
-from outbox_core.stores.postgres.sessions import Sessions, close, summary
+from outbox_core.stores.postgres.sessions import BROKEN, Sessions, close, summary
 from outbox_core.stores.postgres.shield import shielded
 from outbox_core.stores.postgres.sql import query
 from outbox_core.table import TableName
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from asyncpg import Connection, Record
 
 CHANNEL: Final = "outbox"
+_logger: Final = logging.getLogger("outbox_core.relay")
 
 
 class Control:
@@ -36,6 +38,8 @@ class Control:
         self._idle_limit = takeover * 0.75
         self._lock = anyio.Lock()
         self._connection: Connection | None = None
+        self.opened = 0
+        """How many sessions there have been: the locks of one are not those of the next."""
         self._callback: Callable[[TableName | None], None] | None = None
         self.holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
 
@@ -71,7 +75,7 @@ class Control:
                 return await connection.fetch(statement, *parameters, timeout=self._timeout)
             except BaseException as error:
                 self._drop()
-                if isinstance(error, OSError | TimeoutError | asyncpg.PostgresError | asyncpg.InterfaceError):
+                if isinstance(error, BROKEN):
                     raise StorageUnavailable(f"the control session failed: {summary(error)}") from error
                 raise
 
@@ -80,6 +84,7 @@ class Control:
             self._connection = await self._sessions.dedicated(
                 idle_session_timeout=str(round(self._idle_limit * 1000))
             )
+            self.opened += 1
             if self._callback is not None and not self._sessions.pooled:
                 await self._connection.add_listener(CHANNEL, self._heard)
                 self._callback(None)
@@ -108,24 +113,47 @@ class PostgresElection:
         self._control = control
         self._sessions = sessions
         self._takeover = takeover
+        self._locked_in = 0
+        """The control session that the lock was taken in."""
 
     async def campaign(self) -> int | None:
         if self._sessions.pooled:
-            rows = await self._sessions.fetch(
-                query("campaign", self._table), self._control.holder, self._takeover
-            )
+            try:
+                rows = await self._ask("campaign", self._control.holder, self._takeover)
+            except StorageUnavailable:
+                await self._end_stuck_claims()
+                raise
         elif await self._control.try_lock(self._table):
-            rows = await self._control.fetch(query("campaign", self._table), self._control.holder, None)
+            self._locked_in = self._control.opened
+            await self._end_stuck_claims()
+            rows = await self._ask("campaign", self._control.holder, None)
         else:
             return None
         return rows[0][0] if rows else None
 
     async def heartbeat(self, term: int) -> bool:
-        source = self._sessions if self._sessions.pooled else self._control
-        return bool(await source.fetch(query("heartbeat", self._table), term))
+        alive = bool(await self._ask("heartbeat", term))
+        if alive and not self._sessions.pooled and self._control.opened != self._locked_in:
+            raise StorageUnavailable("the session that held the leader's lock was lost")
+        return alive
 
     async def resign(self, term: int) -> None:
-        source = self._sessions if self._sessions.pooled else self._control
-        await source.fetch(query("resign", self._table), term)
+        await self._ask("resign", term)
         if not self._sessions.pooled:
             await self._control.unlock(self._table)
+
+    async def _end_stuck_claims(self) -> None:
+        """A leader that froze while it received rows holds the leader's row with them, so nobody could follow it."""
+        for row in await self._ask("end_stuck_sessions", self._table.quoted, self._takeover / 2):
+            _logger.warning(
+                "%s: ended the session of a relay that was frozen in a claim, server process %d",
+                self._table, row[0],
+            )  # fmt: skip
+
+    async def _ask(self, statement: str, *parameters: object) -> list[Record]:
+        if not self._sessions.pooled:
+            return await self._control.fetch(query(statement, self._table), *parameters)
+        try:
+            return await self._sessions.fetch(query(statement, self._table), *parameters)
+        except asyncpg.PostgresError as error:
+            raise StorageUnavailable(f"the database did not hold the election: {summary(error)}") from error

@@ -28,6 +28,16 @@ PLANNER: Final[dict[str, str]] = {
 }
 """Of every relay session; behind a transaction pooler, of every transaction."""
 
+BROKEN: Final = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    # Of a session that the server ended while this process stood still: its farewell is read after the next statement.
+    asyncpg.InternalClientError,
+)
+"""What the driver raises when a session, or a statement on it, fails."""
+
 _CLOSE_SECONDS: Final = 2.0
 _NETWORK_SLACK_SECONDS: Final = 1.0
 
@@ -92,7 +102,7 @@ class Sessions:
             async with connection.transaction():
                 pid: int = await connection.fetchval("SELECT pg_backend_pid()")
             self.pooled = pid != connection.get_server_pid()
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except BROKEN as error:
             raise StorageUnavailable(f"the database did not answer: {summary(error)}") from error
         finally:
             await close(connection)
@@ -119,7 +129,7 @@ class Sessions:
             raise
         except TimeoutError as error:
             raise StorageTimeout(f"a statement was not answered within {self._timeout:g} s") from error
-        except (OSError, asyncpg.InterfaceError) as error:
+        except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
             raise StorageUnavailable(f"the database connection was lost: {type(error).__name__}") from error
         finally:
             self._busy.discard(connection)
@@ -161,7 +171,7 @@ class Sessions:
             await connection.execute(_set_all("SET", PLANNER | bounds | settings))
         except BaseException as error:
             connection.terminate()
-            if isinstance(error, OSError | TimeoutError | asyncpg.PostgresError | asyncpg.InterfaceError):
+            if isinstance(error, BROKEN):
                 raise StorageUnavailable(f"cannot prepare a database session: {summary(error)}") from error
             raise
         return connection
@@ -180,7 +190,7 @@ class Sessions:
                     server_settings=server,
                     **arguments,
                 )
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except BROKEN as error:
             raise StorageUnavailable(f"cannot connect to the database: {summary(error)}") from error
         except ValueError as error:
             raise ConfigError(f"the database URL cannot be read: {type(error).__name__}") from None
@@ -192,7 +202,7 @@ async def close(connection: Connection) -> None:
     try:
         with anyio.move_on_after(_CLOSE_SECONDS + _NETWORK_SLACK_SECONDS):
             await connection.close(timeout=_CLOSE_SECONDS)
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+    except BROKEN:
         connection.terminate()
 
 
