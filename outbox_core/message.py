@@ -142,20 +142,15 @@ def digest(topic: str, tenant_id: UUID, key: str | None, content_type: str | Non
     Each part is preceded by its length, or by a mark that it is absent, so different parts never make the same
     bytes. Digests are stored: what this returns for the same arguments never changes.
     """
-    framed = hashlib.sha256()
-    for part in (
+    parts = (
         topic.encode(),
         tenant_id.bytes,
         None if key is None else key.encode(),
         None if content_type is None else content_type.encode(),
         encoded,
-    ):
-        if part is None:
-            framed.update(b"\x00")
-        else:
-            framed.update(b"\x01" + len(part).to_bytes(8, "big"))
-            framed.update(part)
-    return framed.digest()
+    )
+    framed = [b"\x00" if part is None else b"\x01" + len(part).to_bytes(8, "big") + part for part in parts]
+    return hashlib.sha256(b"".join(framed)).digest()
 
 
 def _set_text(message: Message, name: str, text: str) -> None:

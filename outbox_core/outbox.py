@@ -78,9 +78,10 @@ class Outbox:
         itself: only for messages that belong to no other write.
         """
         record = self._record(message)
-        transaction = await self._open(tx, allow_autocommit)
-        sequences = await self._write(transaction, (record,), serialize_key)
-        return sequences[record.event_id]
+        transaction = adapt(tx)
+        if not allow_autocommit and not await transaction.is_open():
+            raise self._not_in_transaction()
+        return (await self._write(transaction, (record,), serialize_key))[0]
 
     async def enqueue_many(
         self,
@@ -96,11 +97,17 @@ class Outbox:
         written in ``tx``: roll it back, or to a savepoint.
         """
         records = [self._record(message) for message in messages]
-        transaction = await self._open(tx, allow_autocommit)
+        transaction = adapt(tx)
+        if not allow_autocommit and not await transaction.is_open():
+            raise self._not_in_transaction()
         if not records:
             return []
-        sequences = await self._write(transaction, self._distinct(records), serialize_key)
-        return [sequences[record.event_id] for record in records]
+        distinct = self._distinct(records)
+        sequences = list(await self._write(transaction, distinct, serialize_key))
+        if len(distinct) == len(records):
+            return sequences
+        by_id = {record.event_id: sequence for record, sequence in zip(distinct, sequences, strict=True)}
+        return [by_id[record.event_id] for record in records]
 
     async def get(self, tx: object, event_id: UUID, *, payload: bool = False) -> StoredMessage | None:
         """Read one message back by its ``event_id``, or None. Its payload comes only when asked for."""
@@ -153,14 +160,11 @@ class Outbox:
             available_at=message.available_at,
         )
 
-    async def _open(self, tx: object, allow_autocommit: bool) -> Transaction:
-        transaction = adapt(tx)
-        if not allow_autocommit and not await transaction.is_open():
-            raise NotInTransaction(
-                f"cannot enqueue into {self.table} outside a transaction: the message would be committed apart from the"
-                " data it belongs to. Begin a transaction first, or pass allow_autocommit=True if it belongs to none"
-            )
-        return transaction
+    def _not_in_transaction(self) -> NotInTransaction:
+        return NotInTransaction(
+            f"cannot enqueue into {self.table} outside a transaction: the message would be committed apart from the"
+            " data it belongs to. Begin a transaction first, or pass allow_autocommit=True if it belongs to none"
+        )
 
     def _distinct(self, records: Sequence[NewRecord]) -> list[NewRecord]:
         """The records without repetitions of an ``event_id``; a repetition with other content is a conflict."""
@@ -173,34 +177,37 @@ class Outbox:
 
     async def _write(
         self, transaction: Transaction, records: Sequence[NewRecord], serialize_key: bool
-    ) -> dict[UUID, int]:
-        """The sequence of each record by its ``event_id``; these are distinct."""
+    ) -> Sequence[int]:
+        """The sequences of records whose ids are distinct, in their order."""
         lock_keys = _lock_keys(self.table, records) if serialize_key else ()
-        sequences: dict[UUID, int] = {}
+        drawn = await transaction.insert(self.table, records, lock_keys=lock_keys, hint=self._hint_is_due())
+        if drawn is not None:
+            return drawn
+        found: dict[UUID, int] = {}
+        missing = records
         for _ in range(_VANISHED_TRIES):
-            drawn = await transaction.insert(
-                self.table, records, lock_keys=lock_keys, hint=self._hint_is_due()
-            )
+            found |= await self._existing(transaction, missing)
+            missing = [record for record in missing if record.event_id not in found]
+            if not missing:
+                return [found[record.event_id] for record in records]
+            # The rows in the way were deleted, or rolled back, before they could be read.
+            drawn = await transaction.insert(self.table, missing, lock_keys=lock_keys, hint=False)
             if drawn is not None:
-                return sequences | {
-                    record.event_id: number for record, number in zip(records, drawn, strict=True)
-                }
-            found = {
-                row.event_id: row
-                for row in await transaction.existing(self.table, [r.event_id for r in records])
-            }
-            for record in records:
-                row = found.get(record.event_id)
-                if row is not None and row.digest != record.digest:
-                    raise EventIdConflict(record.event_id, self.table)
-            sequences |= {event_id: row.sequence for event_id, row in found.items()}
-            records = [record for record in records if record.event_id not in found]
-            if not records:
-                return sequences
+                found |= {record.event_id: number for record, number in zip(missing, drawn, strict=True)}
+                return [found[record.event_id] for record in records]
         raise TransactionError(
-            f"the rows that hold {len(records)} event ids in {self.table} were deleted again and again while they were"
+            f"the rows that hold {len(missing)} event ids in {self.table} were deleted again and again while they were"
             " being enqueued; retry the transaction"
         )
+
+    async def _existing(self, transaction: Transaction, records: Sequence[NewRecord]) -> dict[UUID, int]:
+        """The sequences of those records that are there; other content under the same id is a conflict."""
+        rows = await transaction.existing(self.table, [record.event_id for record in records])
+        digests = {record.event_id: record.digest for record in records}
+        for row in rows:
+            if row.digest != digests[row.event_id]:
+                raise EventIdConflict(row.event_id, self.table)
+        return {row.event_id: row.sequence for row in rows}
 
     def _hint_is_due(self) -> bool:
         if not self._hint:

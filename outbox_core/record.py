@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 from uuid import UUID
 
 
@@ -22,9 +23,8 @@ class State(StrEnum):
     """Given up; stays until somebody replays or discards it."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewRecord:
-    """A validated, encoded message, ready to be written."""
+class NewRecord(NamedTuple):
+    """A validated, encoded message, ready to be written. A tuple, because one is made for every message."""
 
     id: UUID
     event_id: UUID

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -89,13 +88,18 @@ _ACCEPTED: Final = (
     " or a SQLAlchemy AsyncSession or AsyncConnection on asyncpg or psycopg"
 )
 
+_found: Final[dict[type[Any], Callable[[Any], Transaction]]] = {}
+
 
 def adapt(tx: object) -> Transaction:
     """Find the adapter for what the caller has open, importing no driver that the caller has not imported."""
-    return _adapter_of(type(tx))(tx)
+    kind: type[Any] = type(tx)
+    adapter = _found.get(kind)
+    if adapter is None:
+        adapter = _found[kind] = _adapter_of(kind)
+    return adapter(tx)
 
 
-@lru_cache(maxsize=64)
 def _adapter_of(kind: type) -> Callable[[Any], Transaction]:
     for (module, name), adapter in _ADAPTERS.items():
         if _is_subclass(kind, module, name):

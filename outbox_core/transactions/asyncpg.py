@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from outbox_core.transactions.postgres import PostgresTransaction
 
@@ -23,10 +23,13 @@ class AsyncpgDriver:
     async def is_open(self) -> bool:
         return self._connection.is_in_transaction()
 
-    async def fetch(self, statement: str, parameters: Sequence[object]) -> Sequence[Sequence[Any]]:
-        # A Record has every method of a sequence that is used here; its type says only that it is a mapping.
-        rows: Sequence[Any] = await self._connection.fetch(statement, *parameters)
-        return rows
+    def fetch(
+        self, statement: str, parameters: Sequence[object]
+    ) -> Coroutine[Any, Any, Sequence[Sequence[Any]]]:
+        # Records are read by position, as the sequences they are; their type does not say so.
+        return cast(
+            "Coroutine[Any, Any, Sequence[Sequence[Any]]]", self._connection.fetch(statement, *parameters)
+        )
 
 
 def transaction(connection: asyncpg.Connection | PoolConnectionProxy) -> PostgresTransaction:

@@ -7,7 +7,7 @@ and bytes, so that type codecs, row factories and the search_path of the caller'
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -31,7 +31,9 @@ class Driver(Protocol):
 
     async def is_open(self) -> bool: ...
 
-    async def fetch(self, statement: str, parameters: Sequence[object]) -> Sequence[Sequence[Any]]: ...
+    def fetch(
+        self, statement: str, parameters: Sequence[object]
+    ) -> Coroutine[Any, Any, Sequence[Sequence[Any]]]: ...
 
 
 class PostgresTransaction:
@@ -55,7 +57,9 @@ class PostgresTransaction:
             columns = [_texts(column) for column in zip(*map(_values, records), strict=True)]
             locks = [str(key) for key in lock_keys]
             rows = await self._fetch(table, "queries/enqueue_many.sql", *columns, hinted, locks)
-        return sorted(row[0] for row in rows) if len(rows) == len(records) else None
+        if len(rows) != len(records):
+            return None
+        return sorted([row[0] for row in rows])
 
     async def existing(self, table: TableName, event_ids: Sequence[UUID]) -> list[Existing]:
         rows = await self._fetch(table, "queries/existing.sql", [str(event_id) for event_id in event_ids])
@@ -110,9 +114,15 @@ def _values(record: NewRecord) -> tuple[str | bytes | None, ...]:
         record.traceparent,
         record.tracestate,
         record.digest,
-        f"{record.delay_microseconds} microseconds" if record.delay_microseconds else "0",
+        _interval(record.delay_microseconds) if record.delay_microseconds else "0",
         None if record.available_at is None else record.available_at.isoformat(),
     )
+
+
+def _interval(microseconds: int) -> str:
+    """Seconds with a fraction: PostgreSQL 14 takes no number above 2147483647 in an interval."""
+    seconds, fraction = divmod(microseconds, 1_000_000)
+    return f"{seconds}.{fraction:06} seconds"
 
 
 def _texts(column: Sequence[str | bytes | None]) -> list[str | None]:

@@ -37,7 +37,7 @@ class PsycopgDriver:
     async def fetch(self, statement: str, parameters: Sequence[object]) -> Sequence[Sequence[Any]]:
         # A raw cursor takes PostgreSQL's own $n placeholders; cursor and row factories of the connection do not apply.
         async with AsyncRawCursor(self._connection, row_factory=tuple_row) as cursor:
-            await cursor.execute(statement, parameters)
+            await cursor.execute(statement.encode(), parameters)
             return await cursor.fetchall()
 
 

@@ -8,6 +8,7 @@ import inspect
 import pytest
 
 from tests.docs import markdown
+from tests.services.postgres import Database
 
 TEXTS = {markdown.name(page): page.read_text(encoding="utf-8") for page in markdown.pages()}
 PAGES = [
@@ -15,6 +16,9 @@ PAGES = [
     for page, text in TEXTS.items()
     if any(block.language == "python" and block.runs for block in markdown.blocks(text))
 ]
+NEEDS_POSTGRES = "<!-- runs on: postgres -->"
+ON_POSTGRES = [page for page in PAGES if NEEDS_POSTGRES in TEXTS[page]]
+ALONE = [page for page in PAGES if page not in ON_POSTGRES]
 
 
 async def run_page(page: str, text: str, names: dict[str, object]) -> None:
@@ -29,10 +33,19 @@ async def run_page(page: str, text: str, names: dict[str, object]) -> None:
             await result
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", ALONE)
 @pytest.mark.asyncio
 async def test_the_python_of_a_page_runs(page: str, names: dict[str, object]) -> None:
     await run_page(page, TEXTS[page], names)
+
+
+@pytest.mark.parametrize("page", ON_POSTGRES)
+@pytest.mark.asyncio
+async def test_the_python_of_a_page_runs_on_postgres(
+    page: str, names: dict[str, object], database: Database
+) -> None:
+    """The name ``dsn`` is the address of an empty database."""
+    await run_page(page, TEXTS[page], names | {"dsn": database.dsn})
 
 
 def test_the_readme_is_among_them() -> None:

@@ -1,0 +1,101 @@
+"""PostgreSQL keeps the contract through every kind of ``tx``, whatever the application did to its connection."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+import pytest_asyncio
+
+from tests.contract.concurrency import ConcurrencyContract
+from tests.contract.conftest import ContractDatabase
+from tests.contract.idempotence import IdempotenceContract
+from tests.contract.reading import ReadingContract
+from tests.contract.sessions import (
+    AsyncpgSessions,
+    PoolSessions,
+    PostgresSessions,
+    PsycopgSessions,
+    SqlalchemySessions,
+)
+from tests.contract.writing import AutocommitContract, WritingContract
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.store]
+
+Kind = Callable[[ContractDatabase, AsyncpgSessions], PostgresSessions]
+
+_SHADOWED = {"search_path": "shadow,pg_catalog"}
+
+KINDS: dict[str, Kind] = {
+    "asyncpg": lambda db, admin: AsyncpgSessions(db.dsn, admin),
+    "asyncpg pool": lambda db, admin: PoolSessions(db.dsn, admin),
+    "psycopg": lambda db, admin: PsycopgSessions(db.dsn, admin),
+    "sqlalchemy connection, asyncpg": lambda db, admin: SqlalchemySessions(db.dsn, admin),
+    "sqlalchemy session, asyncpg": lambda db, admin: SqlalchemySessions(db.dsn, admin, session=True),
+    "sqlalchemy connection, psycopg": lambda db, admin: SqlalchemySessions(db.dsn, admin, driver="psycopg"),
+    "sqlalchemy session, psycopg": lambda db, admin: SqlalchemySessions(
+        db.dsn, admin, driver="psycopg", session=True
+    ),
+    "asyncpg codecs": lambda db, admin: AsyncpgSessions(db.dsn, admin, codecs=True),
+    "psycopg dict_row": lambda db, admin: PsycopgSessions(db.dsn, admin, dictionaries=True),
+    "psycopg pipeline": lambda db, admin: PsycopgSessions(db.dsn, admin, pipeline=True),
+    "asyncpg search_path": lambda db, admin: AsyncpgSessions(db.dsn, admin, settings=_SHADOWED),
+    "psycopg search_path": lambda db, admin: PsycopgSessions(db.dsn, admin, settings=_SHADOWED),
+    "sqlalchemy search_path": lambda db, admin: SqlalchemySessions(
+        db.dsn, admin, settings=_SHADOWED, session=True
+    ),
+    "asyncpg repeatable read": lambda db, admin: AsyncpgSessions(db.dsn, admin, isolation="repeatable_read"),
+    "asyncpg serializable": lambda db, admin: AsyncpgSessions(db.dsn, admin, isolation="serializable"),
+    "psycopg repeatable read": lambda db, admin: PsycopgSessions(db.dsn, admin, isolation="repeatable_read"),
+    "psycopg serializable": lambda db, admin: PsycopgSessions(db.dsn, admin, isolation="serializable"),
+    "sqlalchemy serializable": lambda db, admin: SqlalchemySessions(
+        db.dsn, admin, isolation="serializable", session=True
+    ),
+}
+
+PRODUCERS: dict[str, Kind] = {
+    "asyncpg producer": lambda db, admin: AsyncpgSessions(db.dsn, admin, settings={"role": db.producer}),
+    "psycopg producer": lambda db, admin: PsycopgSessions(db.dsn, admin, settings={"role": db.producer}),
+    "sqlalchemy producer": lambda db, admin: SqlalchemySessions(
+        db.dsn, admin, settings={"role": db.producer}
+    ),
+}
+
+every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+every_writer = pytest.mark.parametrize(
+    "kind", [*KINDS.values(), *PRODUCERS.values()], ids=[*KINDS, *PRODUCERS]
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def opened(contract_database: ContractDatabase) -> AsyncIterator[dict[Kind, PostgresSessions]]:
+    """The sessions of each kind, kept from test to test with their connections."""
+    admin = AsyncpgSessions(contract_database.dsn)
+    every = [*KINDS.values(), *PRODUCERS.values()]
+    opened = {kind: kind(contract_database, admin) for kind in every}
+    yield opened
+    for sessions in (*opened.values(), admin):
+        await sessions.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def sessions(kind: Kind, opened: dict[Kind, PostgresSessions]) -> PostgresSessions:
+    sessions = opened[kind]
+    await sessions.observer.ask("DELETE FROM shop.orders_outbox")
+    return sessions
+
+
+@every_writer
+class TestWriting(WritingContract, AutocommitContract): ...
+
+
+@every_writer
+class TestIdempotence(IdempotenceContract): ...
+
+
+@every_writer
+class TestConcurrency(ConcurrencyContract): ...
+
+
+@every_kind
+class TestReading(ReadingContract): ...

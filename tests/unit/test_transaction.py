@@ -1,0 +1,92 @@
+"""Finding the adapter for what the caller has open."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import asyncpg
+import psycopg
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.orm import Session
+
+from outbox_core.errors import UnsupportedTransaction
+from outbox_core.message import Message
+from outbox_core.outbox import Outbox
+from outbox_core.stores.memory import MemoryStore
+from outbox_core.transaction import adapt
+from outbox_core.transactions.postgres import PostgresTransaction
+
+ACCEPTED = (
+    "expected an asyncpg Connection (also one acquired from a pool), a psycopg AsyncConnection,"
+    " or a SQLAlchemy AsyncSession or AsyncConnection on asyncpg or psycopg"
+)
+
+
+@pytest.mark.parametrize("tx", [None, "postgresql://localhost", 7, object(), asyncpg])
+def test_an_unknown_object_says_which_types_are_accepted(tx: object) -> None:
+    with pytest.raises(UnsupportedTransaction) as refused:
+        adapt(tx)
+    name = f"{type(tx).__module__}.{type(tx).__qualname__}"
+    assert str(refused.value) == f"cannot enqueue on {name}: {ACCEPTED}"
+    assert isinstance(refused.value, TypeError)
+
+
+def test_near_misses_name_the_cure() -> None:
+    engine = create_async_engine("postgresql+asyncpg://localhost/nowhere")
+    plain = create_engine("postgresql+psycopg://localhost/nowhere")
+    cures = {
+        engine: "pass the AsyncConnection of `async with engine.begin()` instead",
+        async_sessionmaker(engine): "pass the AsyncSession of `async with maker.begin()` instead",
+        plain: "use an AsyncEngine's connection: enqueue is asynchronous",
+        Session(plain): "use an AsyncSession: enqueue is asynchronous",
+        psycopg.Connection.__new__(
+            psycopg.Connection
+        ): "use psycopg.AsyncConnection: enqueue is asynchronous",
+        asyncpg.pool.Pool.__new__(asyncpg.pool.Pool): "acquire a connection from the pool",
+    }
+    for tx, cure in cures.items():
+        with pytest.raises(UnsupportedTransaction) as refused:
+            adapt(tx)
+        assert cure in str(refused.value)
+        assert ACCEPTED in str(refused.value)
+
+
+def test_a_subclass_is_found_too() -> None:
+    class AuditedSession(AsyncSession):
+        pass
+
+    assert isinstance(adapt(AuditedSession()), PostgresTransaction)
+
+
+@pytest.mark.asyncio
+async def test_an_in_memory_transaction_is_its_own_adapter() -> None:
+    async with MemoryStore().transaction() as tx:
+        assert adapt(tx) is tx
+
+
+@pytest.mark.asyncio
+async def test_a_pool_is_refused_before_any_connection(unused_tcp_port: int) -> None:
+    pool = asyncpg.create_pool(f"postgresql://127.0.0.1:{unused_tcp_port}/nowhere")
+    with pytest.raises(UnsupportedTransaction, match="begin a transaction on it first"):
+        await Outbox("orders_outbox").enqueue(pool, Message("a.b.v1", 1))
+
+
+def test_no_driver_is_imported_for_the_search() -> None:
+    program = """
+import sys
+from outbox_core.outbox import Outbox
+from outbox_core.transaction import adapt
+try:
+    adapt(object())
+except TypeError:
+    pass
+loaded = {"psycopg", "sqlalchemy", "opentelemetry"} & set(sys.modules)
+assert not loaded, loaded
+"""
+    completed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert completed.returncode == 0, completed.stderr
