@@ -24,10 +24,10 @@ class Destinations(Generic[D]):
 
     def __init__(
         self,
-        destinations: DestinationMap[D] | None,
+        destinations: DestinationMap[object] | None,
         *,
-        default: D | None,
-        of_topic: Callable[[str], D],
+        default: object,
+        of_topic: Callable[[str], object],
         check: Callable[[object], D],
     ) -> None:
         self._check = check
@@ -42,7 +42,7 @@ class Destinations(Generic[D]):
                 for pattern, value in mapping.items()
             ]
         elif callable(given):
-            self._function = cast("Callable[[str], D]", given)
+            self._function = given
         elif given is not None:
             raise ConfigError(
                 "destinations must be a mapping of topic patterns or a function of the topic,"
@@ -64,7 +64,8 @@ class Destinations(Generic[D]):
         if self._default is None:
             known = ", ".join(repr(str(pattern)) for pattern, _ in patterns) or "none"
             raise PermanentError(
-                f"the topic {topic!r} has no destination: no pattern matches it (there is {known}) and there is no default"
+                f"the topic {topic!r} has no destination: none of the patterns matches it ({known})"
+                " and there is no default_destination"
             )
         return self._default
 

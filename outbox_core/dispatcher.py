@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Sequence
+from importlib.metadata import entry_points
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
-from outbox_core.errors import ConfigError, InvalidDispatcherReturn
+from outbox_core.errors import ConfigError, InvalidDispatcherReturn, InvalidUrl, MissingExtra
+from outbox_core.extras import install_command
+from outbox_core.url import DispatcherUrl
 
 if TYPE_CHECKING:
     from outbox_core.message import DispatchedMessage
 
 Outcome: TypeAlias = BaseException | None
 """What became of one message: None when the destination has acknowledged it."""
+
+ENTRY_POINTS: Final = "outbox.dispatchers"
+"""The group of entry points by which an adapter declares the URL schemes it dispatches to."""
+_EXTRAS: Final = {"kafka": "kafka", "nats": "nats", "amqp": "amqp", "amqps": "amqp"}
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
 
 
 @runtime_checkable
@@ -97,6 +106,38 @@ def as_dispatcher(value: Dispatcher | Callable[[DispatchedMessage], Awaitable[No
     raise ConfigError(
         f"{shown} is not a dispatcher: pass an object with `async def dispatch(message)` or an async function"
     )
+
+
+def load_dispatcher(url: str) -> Dispatcher:
+    """The dispatcher for a URL, made by the installed package that declares its scheme; not opened yet.
+
+    A package declares a scheme by an entry point of the group ``outbox.dispatchers``: its name is the scheme, or the
+    part of it before a ``+``, and its object a function that takes the URL. Raises `MissingExtra` with the command
+    that installs an adapter of this project, and `InvalidUrl` for any other scheme that nobody declares.
+    """
+    given: object = url
+    scheme = given.partition("://")[0] if isinstance(given, str) and "://" in given else ""
+    if _SCHEME.fullmatch(scheme) is None:
+        scheme = DispatcherUrl.parse(url).scheme  # says what is wrong with it
+    declared = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+    family = scheme.partition("+")[0]
+    entry = declared.get(scheme) or declared.get(family)
+    if entry is None:
+        extra = _EXTRAS.get(family)
+        if extra is not None:
+            raise MissingExtra(
+                f"dispatching to {scheme}://", f"outbox-{extra}", extra, install_command(extra)
+            )
+        known = ", ".join(sorted(declared)) or "none"
+        raise InvalidUrl(
+            scheme, f"no installed package dispatches to {scheme!r}; the known schemes are {known}"
+        )
+    dispatcher: object = entry.load()(url)
+    if not isinstance(dispatcher, Dispatcher):
+        raise ConfigError(
+            f"the entry point {entry.name} = {entry.value} made a {type(dispatcher).__name__}, which has no dispatch()"
+        )
+    return dispatcher
 
 
 def name_of(dispatcher: object) -> str:

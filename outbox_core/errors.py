@@ -5,13 +5,22 @@
     │   ├── InvalidTableName             CONFIG.TABLE_NAME
     │   ├── InvalidUrl                   CONFIG.URL
     │   ├── InvalidTopicPattern          CONFIG.TOPIC_PATTERN
-    │   └── MissingExtra                 CONFIG.MISSING_EXTRA        (also an ImportError)
+    │   ├── MissingExtra                 CONFIG.MISSING_EXTRA        (also an ImportError)
+    │   ├── PlanMismatch                 CONFIG.PLAN_MISMATCH
+    │   ├── RetentionZero                CONFIG.RETENTION_ZERO
+    │   └── UnboundedFilter              CONFIG.UNBOUNDED_FILTER
     ├── MessageError                     MESSAGE.INVALID             (also a ValueError, as all below it)
     │   ├── InvalidTopic                 MESSAGE.TOPIC
     │   ├── InvalidHeader                MESSAGE.HEADER
     │   ├── InvalidKey                   MESSAGE.KEY
     │   ├── EncodingError                MESSAGE.ENCODING
     │   └── MessageTooLarge              MESSAGE.TOO_LARGE
+    ├── EventBusError                    EVENTBUS.ERROR
+    │   ├── HandlerCancelled             EVENTBUS.HANDLER_CANCELLED
+    │   ├── HandlerTimeout               EVENTBUS.HANDLER_TIMEOUT
+    │   ├── InvalidHandlerReturn         EVENTBUS.INVALID_HANDLER_RETURN   (also a PermanentError)
+    │   ├── NoSubscribers                EVENTBUS.NO_SUBSCRIBERS
+    │   └── PayloadMismatch              EVENTBUS.PAYLOAD_MISMATCH         (also a PermanentError)
     ├── RelayFailed                      UNKNOWN.RELAY_FAILED
     ├── TransactionError                 TX.ERROR
     │   ├── DispatchInterrupted          TX.INTERRUPTED
@@ -33,9 +42,12 @@
     │       └── SchemaTooOld             STORAGE.SCHEMA_TOO_OLD
     └── ProviderError                    PROVIDER.ERROR
         ├── BrokerUnavailable            PROVIDER.UNAVAILABLE
+        │   └── BrokerRefused            PROVIDER.REFUSED
         ├── InvalidDispatcherReturn      PROVIDER.INVALID_RETURN
+        ├── NoRoute                      PROVIDER.NO_ROUTE
         ├── NotAnOutboxMessage           PROVIDER.NOT_AN_OUTBOX_MESSAGE
         ├── PermanentError               PROVIDER.PERMANENT
+        │   └── AllPermanent             PROVIDER.ALL_PERMANENT      (also an ExceptionGroup)
         └── RetryAfter                   PROVIDER.RETRY_AFTER
 
 Each class has a stable ``code`` whose first part is its family. Codes are what dead letters are grouped by, so a code
@@ -44,6 +56,7 @@ is never renamed or reused; `docs/reference/errors.md` gives the cause and the c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -126,6 +139,42 @@ class MissingExtra(ConfigError, ImportError):
         self.command = command
 
 
+class PlanMismatch(ConfigError):
+    """Raised when a plan is given to another table than it was made for, or for another action than it was begun with.
+
+    Nothing has been changed.
+    """
+
+    code: ClassVar[str] = "CONFIG.PLAN_MISMATCH"
+
+
+class RetentionZero(ConfigError, ValueError):
+    """Raised when a cleaner is told to keep messages for no time at all."""
+
+    code: ClassVar[str] = "CONFIG.RETENTION_ZERO"
+
+    def __init__(self, setting: str, value: float) -> None:
+        hint = (
+            'to keep no published message, let the relay delete them: on_published="delete"'
+            if setting == "retention"
+            else "to keep dead messages for ever, which is the default, set it to None"
+        )
+        super().__init__(f"{setting} must be greater than 0 seconds, got {value!r}; {hint}")
+        self.setting = setting
+
+
+class UnboundedFilter(ConfigError, ValueError):
+    """Raised when messages would be changed by a filter without a single condition."""
+
+    code: ClassVar[str] = "CONFIG.UNBOUNDED_FILTER"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the filter has no condition, so every message would be changed; give a topic, tenant_id, since, until,"
+            " code or event_ids, or insist with everything=True"
+        )
+
+
 class MessageError(OutboxError, ValueError):
     """Raised when a message is not one the library can store and a broker can carry; nothing has been written.
 
@@ -203,6 +252,49 @@ class MessageTooLarge(MessageError):
         )
         self.size = size
         self.limit = limit
+
+
+class EventBusError(OutboxError):
+    """Raised when an event bus cannot give a message to its handlers, or they do not behave as handlers."""
+
+    code: ClassVar[str] = "EVENTBUS.ERROR"
+
+
+class HandlerCancelled(EventBusError):
+    """Raised when a handler ended by a cancellation that nobody asked of it: what it did is not known."""
+
+    code: ClassVar[str] = "EVENTBUS.HANDLER_CANCELLED"
+
+    def __init__(self, handler: str) -> None:
+        super().__init__(
+            f"the handler {handler} was cancelled from inside, perhaps by awaiting a task that was cancelled"
+        )
+        self.handler = handler
+
+
+class HandlerTimeout(EventBusError):
+    """Raised when a handler took longer than its timeout. ``seconds`` is that timeout."""
+
+    code: ClassVar[str] = "EVENTBUS.HANDLER_TIMEOUT"
+
+    def __init__(self, handler: str, seconds: float) -> None:
+        super().__init__(
+            f"the handler {handler} did not end within {seconds:g} s; whether it did its work is not known"
+        )
+        self.handler = handler
+        self.seconds = seconds
+
+
+class NoSubscribers(EventBusError):
+    """Raised when nobody listens to a topic, because silence would lose the message; it is retried."""
+
+    code: ClassVar[str] = "EVENTBUS.NO_SUBSCRIBERS"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"no handler is subscribed to the topic {topic!r}; subscribe one before the relay starts"
+        )
+        self.topic = topic
 
 
 class RelayFailed(OutboxError):
@@ -389,6 +481,15 @@ class BrokerUnavailable(ProviderError):
     code: ClassVar[str] = "PROVIDER.UNAVAILABLE"
 
 
+class BrokerRefused(BrokerUnavailable):
+    """Raised by a dispatcher whose broker refuses its login, its certificate or its protocol: waiting does not help.
+
+    Messages wait all the same, and are not charged for it, until somebody mends the credentials.
+    """
+
+    code: ClassVar[str] = "PROVIDER.REFUSED"
+
+
 class InvalidDispatcherReturn(ProviderError):
     """Raised when a dispatcher returns something instead of None: a false success must not pass for a true one."""
 
@@ -407,6 +508,32 @@ class PermanentError(ProviderError):
     code: ClassVar[str] = "PROVIDER.PERMANENT"
 
 
+class AllPermanent(ExceptionGroup[Exception], PermanentError):
+    """Raised when several handlers or targets failed with one message, and no retry can help any of them.
+
+    A group like any other: ``exceptions`` has them all, and ``except*`` tells them apart.
+    """
+
+    code: ClassVar[str] = "PROVIDER.ALL_PERMANENT"
+
+
+class NoRoute(ProviderError):
+    """Raised by a `Router` for a topic that no route matches, when it has no default.
+
+    The message is retried: the mistake is in the configuration, and the next deployment may mend it. ``topic`` is the
+    message's.
+    """
+
+    code: ClassVar[str] = "PROVIDER.NO_ROUTE"
+
+    def __init__(self, topic: str, patterns: Sequence[str]) -> None:
+        known = ", ".join(map(repr, patterns[:20])) or "none"
+        super().__init__(
+            f"no route matches the topic {topic!r}; the routes are {known}. Add one for it, or a default"
+        )
+        self.topic = topic
+
+
 class RetryAfter(ProviderError):
     """Raised by a dispatcher to choose when a message is tried again, 24 hours later at most; it counts an attempt."""
 
@@ -415,6 +542,33 @@ class RetryAfter(ProviderError):
     def __init__(self, delay: timedelta, reason: str = "the destination asked for a later retry") -> None:
         super().__init__(reason)
         self.delay = delay
+
+
+class InvalidHandlerReturn(EventBusError, PermanentError):
+    """Raised when a handler returns something other than None; a retry would repeat whatever it did."""
+
+    code: ClassVar[str] = "EVENTBUS.INVALID_HANDLER_RETURN"
+
+    def __init__(self, handler: str, returned: object) -> None:
+        super().__init__(
+            f"the handler {handler} returned a {type(returned).__name__}; it must return None when it is done, and"
+            " raise otherwise"
+        )
+        self.handler = handler
+
+
+class PayloadMismatch(EventBusError, PermanentError):
+    """Raised when a payload does not fit the type that a handler takes.
+
+    ``path`` is where, such as ``payload.items[3]``, and ``rule`` what is wrong there. The value itself is in neither.
+    """
+
+    code: ClassVar[str] = "EVENTBUS.PAYLOAD_MISMATCH"
+
+    def __init__(self, path: str, rule: str) -> None:
+        super().__init__(f"{_shortened(path)} {rule}")
+        self.path = path
+        self.rule = rule
 
 
 class NotAnOutboxMessage(ProviderError, ValueError):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from uuid import UUID
 
     from outbox_core.message import Meta
     from outbox_core.table import TableName
@@ -130,6 +131,34 @@ class SessionEnded(Event):
     """A relay session that was stuck sending rows to a frozen process was ended, so that its rows are free again."""
 
     pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned(Event):
+    """A cleaner deleted messages that had been published, or dead, for long enough. A long pass tells it in parts:
+    the figures are those since the last time. ``seconds`` is how long its statements took, pauses left out."""
+
+    published: int
+    dead: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed(Event):
+    """An operator had messages delivered once more. ``audit_id`` is where who, when and why is on record."""
+
+    rows: int
+    actor: str
+    audit_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded(Event):
+    """An operator deleted dead messages. ``audit_id`` is where who, when and why is on record."""
+
+    rows: int
+    actor: str
+    audit_id: UUID
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,8 @@ class Row:
     message: DispatchedMessage
     available_at: datetime
     key_id: KeyId | None
+    recovered: bool = False
+    """Whether the lease before this one ended without an outcome: its owner crashed or froze, maybe over this row."""
     expires: float = 0.0
 
     @property

@@ -64,6 +64,16 @@ class LoggingObserver:
                 )  # fmt: skip
             case events.SessionEnded():
                 self._log(logging.WARNING, event, f"ended the stuck session {event.pid} of a frozen relay")
+            case events.Cleaned():
+                self._log(
+                    logging.INFO, event,
+                    f"cleaned: {event.published} published and {event.dead} dead message(s) deleted"
+                    f" in {event.seconds:.1f} s",
+                )  # fmt: skip
+            case events.Replayed():
+                self._log(logging.INFO, event, f"{event.rows} message(s) replayed by {event.actor}")
+            case events.Discarded():
+                self._log(logging.WARNING, event, f"{event.rows} dead message(s) discarded by {event.actor}")
             case events.Stopped():
                 level = logging.WARNING if event.abandoned else logging.INFO
                 self._log(level, event, f"stopped, {event.abandoned} message(s) left in dispatch")

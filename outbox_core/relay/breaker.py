@@ -80,10 +80,13 @@ class Breaker:
         self._openings += 1
         self.retry_at = now + self._backoff.delay(self._openings)
 
-    def probe_succeeded(self) -> None:
-        """The broker answers: one message may go ahead."""
+    def half_open(self, *, answered: bool) -> None:
+        """One message may go ahead: the broker has ``answered`` a probe, or there is no other way to find out.
+
+        Without an answer nobody can be suspected yet: the broker may have been away all the time."""
         if self.state is BreakerState.OPEN:
-            self._confirm_suspicions()
+            if answered:
+                self._confirm_suspicions()
             self.state = BreakerState.HALF_OPEN
 
     def is_suspect(self, row_id: UUID) -> bool:

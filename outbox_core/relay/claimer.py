@@ -11,8 +11,9 @@ import anyio.lowlevel
 
 from outbox_core.errors import StorageError
 from outbox_core.identifiers import uuid7
-from outbox_core.observer import Claimed, Reconnecting, SessionEnded
+from outbox_core.observer import Claimed, Reconnecting, Released, SessionEnded
 from outbox_core.relay import clock
+from outbox_core.relay.keys import by_key
 from outbox_core.relay.position import Position
 from outbox_core.store import BEGINNING, Claim, KeyId, Place, Row, Store
 
@@ -30,6 +31,8 @@ GROWTH: Final = 10
 """How many times ``batch_size`` a claim may ask for while a backlog lasts."""
 _LOOK_SECONDS: Final = 0.25
 _SWEEP_SECONDS: Final = 1.0
+_CAUTION_ATTEMPTS: Final = 3
+"""From this attempt on, a row whose lease was lost before is dispatched alone."""
 _SWEEP_COST: Final = 20
 """A sweep is followed by at least so many times its own duration without one."""
 
@@ -72,6 +75,8 @@ class Claimer:
         self._next_patrol = 0.0
         self._unknown: list[Claim] = []
         self._led: int | None = None
+        self._cautious = False
+        """One row at a time: a message may be among them that takes its process down, and the others with it."""
 
     def returned(self, rows: Sequence[Row]) -> None:
         """Rows were given back: read them again."""
@@ -98,8 +103,11 @@ class Claimer:
                 await anyio.sleep(delay)
                 continue
             if not busy:
-                # A held key whose time has come is no reason to hurry while nothing can be claimed.
+                # Neither a held key whose time has come nor a hint is a reason to hurry while nothing can be claimed.
                 wake = self._keys.next_wake() if self._can_claim else inf
+                if self._can_claim and self._wakeups.hinted_at > self._next_look - _LOOK_SECONDS:
+                    # It may have been of a transaction that was open for long: only a look finds what that wrote.
+                    wake = min(wake, self._next_look)
                 await self._wakeups.wait(wake - clock.now())
 
     async def step(self) -> bool:
@@ -110,12 +118,14 @@ class Claimer:
         if self._settings.single_active and term != self._led:
             self._led = term
             self.rewind()
-        if not self._hand.has_room(self._limit):
+        if not self._hand.has_room(0 if self._cautious else self._limit):
             await self._hand.wait_for_change(1.0)
             return True
         await self._undo_unknown()
         await self._look()
         followed = await self._follow()
+        if self._cautious and self._hand.rows:
+            return True
         return await self._read() or followed
 
     @property
@@ -125,7 +135,7 @@ class Claimer:
 
     async def _read(self) -> bool:
         now = clock.now()
-        sweeping = now >= self._next_sweep
+        sweeping = self._cautious or now >= self._next_sweep
         claim = self._claim(since=BEGINNING if sweeping else self._position.place)
         rows = await self._attempt(claim, {})
         # The store weighs rows as they are kept, which can be several times their size here.
@@ -138,7 +148,7 @@ class Claimer:
         self._limit = (
             min(self._limit * 2, self._settings.batch_size * GROWTH) if full else self._settings.batch_size
         )
-        return full
+        return full or self._cautious
 
     async def _follow(self) -> bool:
         keys = self._keys.due(clock.now(), self._settings.batch_size)
@@ -152,7 +162,7 @@ class Claimer:
         return Claim(
             token=uuid7(),
             term=self._led if settings.single_active else None,
-            limit=self._limit,
+            limit=1 if self._cautious else self._limit,
             max_bytes=settings.batch_bytes,
             lock_ttl=settings.lock_ttl,
             since=since,
@@ -166,23 +176,41 @@ class Claimer:
         await anyio.lowlevel.checkpoint_if_cancelled()
         started = clock.now()
         try:
-            rows = await (
+            leased = await (
                 self._store.follow(self._table, claim, keys)
                 if keys
                 else self._store.claim(self._table, claim)
             )
+            rows = await self._single_out(leased)
         except StorageError:
             self._unknown.append(claim)
             for key_id in keys:
                 self._keys.retry(key_id, clock.now())
             raise
-        if rows:
+        if leased:
             ended = clock.now()
-            size = sum(len(row.message.payload) for row in rows)
+            size = sum(len(row.message.payload) for row in leased)
             self._wakeups.worked()
-            self._observe(Claimed(self._table, len(rows), size, ended - started))
+            self._observe(Claimed(self._table, len(leased), size, ended - started))
+        self._cautious = any(row.recovered and self._is_suspect(row) for row in rows)
         await self._admit(claim, rows, keys, started + self._settings.trusted)
         return rows
+
+    def _is_suspect(self, row: Row) -> bool:
+        attempts = row.message.meta.attempts
+        return row.recovered and attempts >= min(_CAUTION_ATTEMPTS, self._settings.max_attempts)
+
+    async def _single_out(self, rows: list[Row]) -> list[Row]:
+        """Keep one row of a claim that has suspects among its rows. The others are back, attempts refunded and on
+        record, before it is dispatched: if it takes the process down, it does so at its own cost alone."""
+        suspect = next((row for row in rows if row.recovered and self._is_suspect(row)), None)
+        if suspect is None or len(rows) == 1:
+            return rows
+        others = [row for row in rows if row is not suspect]
+        leases = [(row.id, row.token) for row in others]
+        await self._store.release(self._table, leases, restamp=not self._settings.single_active)
+        self._observe(Released(self._table, len(others), "a message that may crash its relay goes alone"))
+        return [suspect]
 
     async def _admit(self, claim: Claim, rows: list[Row], keys: Mapping[KeyId, int], expires: float) -> None:
         self._hand.take(rows)
@@ -192,7 +220,8 @@ class Claimer:
             if not ordered:
                 row.key_id = None
         try:
-            spans = self._keys.spans(rows)
+            grouped = by_key(rows)
+            spans = self._keys.spans(grouped)
             hidden = (
                 await self._store.predecessors(
                     self._table, claim, spans, dead_too=self._settings.on_dead == "block"
@@ -205,7 +234,7 @@ class Claimer:
                 self._keys.retry(key_id, clock.now())
             self._release_unordered(rows, "the order within its key could not be checked")
             raise
-        ready, back = self._keys.admit(rows, hidden, keys, clock.now())
+        ready, back = self._keys.admit(rows, grouped, hidden, keys, clock.now())
         self._release_unordered(back, "a message before it in its key is not resolved")
         self._deliver(ready)
 

@@ -137,7 +137,8 @@ class Completer:
         batch.published = []
         self._report_lost(rows, applied, "publish")
         if applied:
-            self._observe(Published(self._table, [row.message.meta for row in rows if row.id in applied]))
+            kept = rows if len(applied) == len(rows) else [row for row in rows if row.id in applied]
+            self._observe(Published(self._table, [row.message.meta for row in kept]))
         self._resolved(rows)
 
     async def _write_failed(self, batch: _Batch) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
@@ -21,18 +20,38 @@ _STEP_GROWTH: Final = 8
 _MAX_FOLLOWED: Final = 500
 
 
-@dataclass(slots=True)
 class _Key:
-    queue: list[Row] = field(default_factory=list[Row])
-    """Rows in hand that wait for the active one, by sequence."""
-    active: Row | None = None
-    in_hand: int = 0
-    """Rows whose lease is this relay's: queued, active, or with an outcome not yet on record."""
-    highest: int = 0
-    wake: float | None = None
-    """When a held key may be followed; None when it is not held."""
-    step: int = _FIRST_STEP
-    """Rows to ask for when the key is followed next."""
+    """Made for almost every row where keys are many, so it is written for speed."""
+
+    __slots__ = ("active", "highest", "in_hand", "queue", "step", "wake")
+
+    def __init__(self) -> None:
+        self.queue: list[Row] = []
+        """Rows in hand that wait for the active one, by sequence."""
+        self.active: Row | None = None
+        self.in_hand = 0
+        """Rows whose lease is this relay's: queued, active, or with an outcome not yet on record."""
+        self.highest = 0
+        self.wake: float | None = None
+        """When a held key may be followed; None when it is not held."""
+        self.step = _FIRST_STEP
+        """Rows to ask for when the key is followed next."""
+
+
+def by_key(rows: Iterable[Row]) -> dict[KeyId, list[Row]]:
+    """The rows that have a key, by key. Rows of one key come to share one key object, which is quicker to look up."""
+    grouped: dict[KeyId, list[Row]] = {}
+    for row in rows:
+        key_id = row.key_id
+        if key_id is None:
+            continue
+        claimed = grouped.get(key_id)
+        if claimed is None:
+            grouped[key_id] = [row]
+        else:
+            row.key_id = claimed[0].key_id
+            claimed.append(row)
+    return grouped
 
 
 class Keys:
@@ -69,40 +88,32 @@ class Keys:
             limit -= wanted[key_id]
         return wanted
 
-    def spans(self, rows: Iterable[Row]) -> list[Span]:
+    def spans(self, grouped: Mapping[KeyId, Sequence[Row]]) -> list[Span]:
         """Where a predecessor of freshly claimed rows may hide: behind what is in hand, before the last of them."""
-        last: dict[KeyId, int] = {}
-        for row in rows:
-            if row.key_id is not None:
-                sequence = row.message.meta.sequence
-                last[row.key_id] = max(sequence, last.get(row.key_id, 0))
         spans: list[Span] = []
-        for key_id, before in last.items():
-            key = self._keys.get(key_id)
-            spans.append(Span(key_id, key.highest if key is not None and key.in_hand else 0, before))
+        known = self._keys
+        for key_id, claimed in grouped.items():
+            key = known.get(key_id)
+            after = key.highest if key is not None and key.in_hand else 0
+            spans.append(Span(key_id, after, _highest(claimed)))
         return spans
 
     def admit(
         self,
         rows: Sequence[Row],
+        grouped: Mapping[KeyId, list[Row]],
         predecessors: Mapping[KeyId, Predecessor],
         followed: Mapping[KeyId, int],
         now: float,
     ) -> tuple[list[Row], list[Row]]:
         """Take freshly claimed rows in: those that may be dispatched now, and those to give back at once."""
-        ready: list[Row] = []
+        ready = [row for row in rows if row.key_id is None]
         back: list[Row] = []
-        by_key: dict[KeyId, list[Row]] = {}
-        for row in rows:
-            if row.key_id is None:
-                ready.append(row)
-            else:
-                by_key.setdefault(row.key_id, []).append(row)
         for key_id, asked in followed.items():
             key = self._keys.get(key_id)
-            if key is not None and len(by_key.get(key_id, ())) < asked:
+            if key is not None and len(grouped.get(key_id, ())) < asked:
                 self._free(key_id, key)
-        for key_id, claimed in by_key.items():
+        for key_id, claimed in grouped.items():
             self._admit_key(key_id, claimed, predecessors.get(key_id), key_id in followed, now, ready, back)
         return ready, back
 
@@ -116,7 +127,9 @@ class Keys:
         ready: list[Row],
         back: list[Row],
     ) -> None:
-        key = self._keys.setdefault(key_id, _Key())
+        key = self._keys.get(key_id)
+        if key is None:
+            key = self._keys[key_id] = _Key()
         if key.wake is not None and not followed:
             # Held since the claim was sent: its first message failed meanwhile.
             back.extend(claimed)
@@ -126,12 +139,18 @@ class Keys:
             claimed = [row for row in claimed if row.message.meta.sequence < predecessor.sequence]
             back.extend(behind)
             self._hold(key_id, key, now + (_DEAD_RECHECK if predecessor.wait is None else predecessor.wait))
+        if not claimed:
+            self._forget_if_idle(key_id, key)
+            return
+        key.in_hand += len(claimed)
+        key.highest = max(key.highest, _highest(claimed))
+        if len(claimed) == 1 and key.active is None and not key.queue:
+            key.active = claimed[0]
+            ready.append(key.active)
+            return
         key.queue.extend(claimed)
         key.queue.sort(key=_sequence)
-        key.in_hand += len(claimed)
-        key.highest = max((key.highest, *map(_sequence, claimed)))
         self._activate(key, ready)
-        self._forget_if_idle(key_id, key)
 
     def retry(self, key_id: KeyId, now: float) -> None:
         """Following the key did not work: do it again."""
@@ -144,11 +163,10 @@ class Keys:
         key = self._of(row)
         if key is None or key.active is not row:
             return None
-        key.active = None
-        key.step = min(key.step * _STEP_GROWTH, _MAX_FOLLOWED)
-        ready: list[Row] = []
-        self._activate(key, ready)
-        return ready[0] if ready else None
+        if key.step < _MAX_FOLLOWED:
+            key.step = min(key.step * _STEP_GROWTH, _MAX_FOLLOWED)
+        key.active = key.queue.pop(0) if key.queue else None
+        return key.active
 
     def failed(self, row: Row, wake: float) -> list[Row]:
         """The active row waits until ``wake``, and its key with it, whether it was dispatched or leaves the hand
@@ -208,3 +226,7 @@ _DEAD_RECHECK: Final = 5.0
 
 def _sequence(row: Row) -> int:
     return row.message.meta.sequence
+
+
+def _highest(rows: Sequence[Row]) -> int:
+    return rows[0].message.meta.sequence if len(rows) == 1 else max(map(_sequence, rows))

@@ -145,22 +145,29 @@ class Lane:
         if self._stopping:
             self._settlement.give_back(rows, "the relay stopped")
             return
+        max_attempts, leaf_of = self._settings.max_attempts, self._leaves.of
         for row in rows:
-            if row.message.meta.attempts > self._settings.max_attempts:
+            meta = row.message.meta
+            if meta.attempts > max_attempts:
                 self._settlement.bury(row)
                 continue
             try:
-                leaf = self._leaves.of(row.message.meta.topic)
+                leaf = leaf_of(meta.topic)
             except Exception as error:  # a router that cannot route one message has failed that one
                 self._settlement.unroutable(row, error)
                 continue
-            outlet = self._outlet(leaf)
+            outlet = self._outlets.get(leaf) or self._outlet(leaf)
             if leaf.is_open:
-                self._settlement.give_back((row,), f"{leaf.name} is away", leaf.breaker.retry_at)
+                self._keep_from(leaf, (row,))
             else:
                 outlet.ready.append(row)
         for outlet in self._outlets.values():
             outlet.poke()
+
+    def _keep_from(self, leaf: Leaf, rows: Sequence[Row]) -> None:
+        # A probe without an answer outlasts the time of the retry: these keys are not asked for all the while.
+        wake = max(leaf.breaker.retry_at, clock.now() + self._settings.poll_interval)
+        self._settlement.give_back(rows, f"{leaf.name} is away", wake)
 
     def _outlet(self, leaf: Leaf) -> Outlet:
         outlet = self._outlets.get(leaf)
@@ -181,7 +188,7 @@ class Lane:
         if outlet is None:
             return
         if leaf.is_open:
-            self._settlement.give_back(outlet.flush(), f"{leaf.name} is away", leaf.breaker.retry_at)
+            self._keep_from(leaf, outlet.flush())
         else:
             outlet.poke()
             self.claimer.rewind()

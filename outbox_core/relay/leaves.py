@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -82,9 +83,14 @@ class Leaf:
         """Ask for a sign of life; true without asking when the dispatcher cannot ask."""
         if not isinstance(self.dispatcher, Probing):
             return True
+        task = asyncio.current_task()
         try:
             with anyio.fail_after(timeout):
                 await self.dispatcher.probe()
+        except asyncio.CancelledError:
+            if task is None or task.cancelling():
+                raise
+            return False  # of a future of the client's own, whose connection is gone
         except Exception:  # whatever a probe raises means the same: no sign of life
             return False
         return True
@@ -101,7 +107,7 @@ class Leaf:
             while self.is_open:
                 await anyio.sleep(max(self.breaker.retry_at - clock.now(), 0.01))
                 if await self.probe(probe_timeout):
-                    self.breaker.probe_succeeded()
+                    self.breaker.half_open(answered=self.probes)
                     self._changed(self)
                 else:
                     self.breaker.probe_failed(clock.now())
@@ -144,9 +150,7 @@ class Leaves:
     @property
     def all_away(self) -> bool:
         """Whether there is nowhere to dispatch to: a single destination, and it is away."""
-        return not self._routes and any(
-            leaf.is_open for leaf in self._by_dispatcher.values()
-        )
+        return not self._routes and any(leaf.is_open for leaf in self._by_dispatcher.values())
 
     def _leaf(self, dispatcher: Dispatcher) -> Leaf:
         leaf = self._by_dispatcher.get(id(dispatcher))

@@ -70,7 +70,7 @@ class Outlet:
         self._settle = settle
         self._give_back = give_back
         self._crashed = crashed
-        self._workers: set[_Worker] = set()
+        self._workers: dict[_Worker, None] = {}
         self._idle: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
@@ -126,12 +126,12 @@ class Outlet:
 
     def _start(self) -> None:
         worker = _Worker()
-        self._workers.add(worker)
+        self._workers[worker] = None
         worker.task = asyncio.create_task(self._work(worker), name=f"outbox-dispatch-{self.leaf.name}")
         worker.task.add_done_callback(lambda task: self._ended(worker, task))
 
     def _ended(self, worker: _Worker, task: asyncio.Task[None]) -> None:
-        self._workers.discard(worker)
+        self._workers.pop(worker, None)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._crashed(error)
@@ -258,7 +258,7 @@ class Outlet:
         if not worker.rows:
             return 0
         worker.left_behind = True
-        self._workers.discard(worker)
+        self._workers.pop(worker, None)
         _logger.error(
             "the dispatcher %s ignored %s and was left behind with %d message(s);"
             " it must let CancelledError through",

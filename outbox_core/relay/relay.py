@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from outbox_core.cleaner import CleanerSettings
 from outbox_core.dispatcher import Dispatcher, as_dispatcher
 from outbox_core.errors import ConfigError, RelayFailed
 from outbox_core.observers.logging import LoggingObserver
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from outbox_core.store import Store
 
 DEFAULT_GRACE: Final = 20.0
+_CLEANER: Final = CleanerSettings()
 _logger: Final = logging.getLogger("outbox_core.relay")
 
 
@@ -36,7 +38,8 @@ class Relay:
 
     ``dispatcher`` is an asynchronous function of a `DispatchedMessage` or a `Dispatcher`; one that is an asynchronous
     context manager is entered and left with the relay. Settings are those of `RelaySettings`, as keywords. ``connect``
-    is passed to ``asyncpg.connect``. ``observers`` are told what happens, beside the log.
+    is passed to ``asyncpg.connect``. ``observers`` are told what happens, beside the log. While the relay runs it also
+    deletes what was published longer ago than the ``cleaner``'s retention, 7 days by default; None leaves all of it.
 
     A relay can be started again after it has stopped. It belongs to the event loop it was started on.
     """
@@ -51,6 +54,7 @@ class Relay:
         observers: Sequence[Observer] = (),
         connect: Mapping[str, Any] | None = None,
         random: Callable[[], float] | None = None,
+        cleaner: CleanerSettings | None = _CLEANER,
         **settings: Any,
     ) -> None:
         self.settings = _settings(settings)
@@ -58,6 +62,7 @@ class Relay:
         self._dispatcher = as_dispatcher(dispatcher)
         self._observers = (LoggingObserver(), *observers)
         self._random = random
+        self._cleaner = cleaner if cleaner is not None and cleaner.enabled else None
         self._make_store = dsn if callable(dsn) else self._postgres(dsn, connect)
         self._run: Run | None = None
         self._task: asyncio.Task[None] | None = None
@@ -164,6 +169,7 @@ class Relay:
             self._dispatcher,
             self._observers,
             self._random,
+            self._cleaner,
         )
         return self._run
 
@@ -171,7 +177,7 @@ class Relay:
         if not dsn.startswith(("postgresql://", "postgres://")):
             raise ConfigError("the database URL must begin with postgresql://")
         settings = self.settings
-        size = min(4, 2 + len(self.tables) // 2)
+        size = min(4, 2 + len(self.tables) // 2 + (self._cleaner is not None))
         return lambda: PostgresStore(
             dsn,
             timeout=settings.database_timeout,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 
+from outbox_core.cleaner import Cleaner, CleanerSettings
 from outbox_core.dispatcher import Dispatcher, Managed
 from outbox_core.errors import DispatchTimeout, StorageError, StorageTimeout
 from outbox_core.observer import Event, Observer, Published, Reconnecting, Stopped
@@ -21,6 +22,7 @@ from outbox_core.relay import clock
 from outbox_core.relay.backoff import Backoff
 from outbox_core.relay.lane import Lane
 from outbox_core.relay.leaves import Leaf, Leaves
+from outbox_core.upkeep import Kept
 
 if TYPE_CHECKING:
     from outbox_core.relay.settings import RelaySettings
@@ -54,6 +56,7 @@ class Run:
         dispatcher: Dispatcher,
         observers: Sequence[Observer],
         random: Callable[[], float] | None,
+        cleaner: CleanerSettings | None = None,
     ) -> None:
         self.state = RelayState.STARTING
         self.published = 0
@@ -63,10 +66,12 @@ class Run:
         self._dispatcher = dispatcher
         self._observers = observers
         self._random = random or system_random
+        self._cleaner = cleaner
         self._running = anyio.Event()
         self._stop_asked = anyio.Event()
         self._stopped = anyio.Event()
         self._deadline = inf
+        self._enforcing: asyncio.TimerHandle | None = None
         self._crash: BaseException | None = None
         self._lanes: list[Lane] = []
         self._starting = anyio.CancelScope()
@@ -102,6 +107,10 @@ class Run:
         self._deadline = min(self._deadline, clock.now() + grace)
         if self.state is not RelayState.STOPPED:
             self.state = RelayState.STOPPING
+            if self._enforcing is not None:
+                self._enforcing.cancel()
+            # Database calls are carried through: when nothing answers they would keep a relay that is to stop.
+            self._enforcing = self.loop.call_at(self._deadline + _RECORDING_SECONDS, self._store.abort)
         self._stop_asked.set()
         if not self._running.is_set():
             self._starting.cancel()
@@ -136,6 +145,8 @@ class Run:
             raise
         finally:
             self.state = RelayState.STOPPED
+            if self._enforcing is not None:
+                self._enforcing.cancel()
             self._stopped.set()
 
     async def _finish(self, task: asyncio.Task[None]) -> None:
@@ -248,7 +259,7 @@ class Run:
                 raise
             finally:
                 abandoned = await self._stop_lanes()
-            completers.cancel_scope.deadline = max(self._deadline, clock.now()) + _RECORDING_SECONDS
+            completers.cancel_scope.deadline = self._deadline + _RECORDING_SECONDS
         return abandoned
 
     async def _stop_lanes(self) -> int:
@@ -294,8 +305,17 @@ class Run:
         async with anyio.create_task_group() as claiming:
             for lane in lanes:
                 claiming.start_soon(lane.claim)
+            for cleaner in self._cleaners():
+                claiming.start_soon(cleaner.run)
             await self._stop_asked.wait()
             claiming.cancel_scope.cancel()
+
+    def _cleaners(self) -> list[Cleaner]:
+        """One for each table, on the relay's own sessions, where the store can be cleaned."""
+        store, settings = self._store, self._cleaner
+        if settings is None or not isinstance(store, Kept):
+            return []
+        return [Cleaner(store, table, settings, observers=(self._observe,)) for table in self._tables]
 
     def _crashed(self, error: BaseException) -> None:
         self._crash = self._crash or error
@@ -307,7 +327,7 @@ class Run:
         for observer in self._observers:
             try:
                 observer(event)
-            except Exception:
+            except (Exception, asyncio.CancelledError):
                 _logger.exception(
                     "the observer %s failed on %s", type(observer).__name__, type(event).__name__
                 )

@@ -44,9 +44,7 @@ class RelaySettings:
 
     def __post_init__(self) -> None:
         for setting in fields(self):
-            value = getattr(self, setting.name)
-            if setting.type in ("int", "float") and (not math.isfinite(value) or value < 0):
-                raise ConfigError(f"{setting.name} must not be negative or infinite, got {value!r}")
+            _check_type(setting.name, str(setting.type), getattr(self, setting.name))
         for name in (
             "batch_size", "batch_bytes", "concurrency", "poll_interval", "lock_ttl", "max_attempts",
             "dispatch_timeout", "database_timeout", "backoff_base", "takeover",
@@ -76,3 +74,15 @@ class RelaySettings:
     def trusted(self) -> float:
         """For how long after a claim was sent a dispatch of its rows may still start."""
         return self.lock_ttl - self.dispatch_timeout - self.database_timeout - MARGIN
+
+
+def _check_type(name: str, kind: str, value: object) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if kind == "int" and (not number or not isinstance(value, int)):
+        raise ConfigError(f"{name} must be a whole number, got {value!r}")
+    if kind == "float" and not number:
+        raise ConfigError(f"{name} must be a number of seconds, got {value!r}")
+    if kind == "bool" and not isinstance(value, bool):
+        raise ConfigError(f"{name} must be True or False, got {value!r}")
+    if isinstance(value, int | float) and (value < 0 or not math.isfinite(value)):
+        raise ConfigError(f"{name} must not be negative or infinite, got {value!r}")

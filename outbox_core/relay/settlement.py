@@ -20,6 +20,7 @@ from outbox_core.errors import (
 )
 from outbox_core.observer import BreakerClosed, BreakerOpened
 from outbox_core.relay import clock
+from outbox_core.relay.breaker import BreakerState
 from outbox_core.relay.completer import Completer, Verdict
 from outbox_core.relay.summaries import summary_of
 
@@ -86,8 +87,7 @@ class Settlement:
     def bury(self, row: Row) -> None:
         """The row came back from its last attempt without an outcome."""
         error = LeaseExhausted(
-            f"the lease of attempt {row.message.meta.attempts - 1} of {self._settings.max_attempts}"
-            " ended without an outcome"
+            f"the lease of its last attempt ended without an outcome (max_attempts={self._settings.max_attempts})"
         )
         self._give_up(row, error, 0.0, refund=True)
 
@@ -108,17 +108,24 @@ class Settlement:
             await self._timeouts.wait()
             self._timeouts = anyio.Event()
             await anyio.lowlevel.checkpoint()  # those of the same moment are judged together
-            gathered, self._timed_out = self._timed_out, []
-            for leaf in {case.leaf for case in gathered}:
-                await self._examine(leaf, [case for case in gathered if case.leaf is leaf])
+            for leaf in dict.fromkeys(case.leaf for case in self._timed_out):
+                await self._examine(leaf)
 
-    async def _examine(self, leaf: Leaf, cases: Sequence[_TimedOut]) -> None:
+    async def _examine(self, leaf: Leaf) -> None:
+        cases = [case for case in self._timed_out if case.leaf is leaf]
+        if not cases:
+            return
         now = clock.now()
         since = now - max(case.seconds for case in cases)
         # The verdict of the last one: all of them add up, whichever was first.
         away = [leaf.breaker.timed_out(now, since) for _ in cases][-1]
         if not away and leaf.probes:
             away = not await leaf.probe(min(_LOOK_SECONDS, self._settings.dispatch_timeout))
+            if not away:
+                leaf.breaker.answered()
+        # Only now, so that a stop in the middle of the probe still finds them.
+        examined = set(map(id, cases))
+        self._timed_out = [case for case in self._timed_out if id(case) not in examined]
         accused = [case for case in cases if leaf.breaker.is_suspect(case.row.id)]
         others = [case for case in cases if case not in accused]
         for case in accused if away else cases:
@@ -156,18 +163,24 @@ class Settlement:
 
     def _outage(self, leaf: Leaf, rows: Sequence[tuple[Row, float]], error: BaseException) -> None:
         now = clock.now()
+        went_ahead = leaf.breaker.state is BreakerState.HALF_OPEN
         news = leaf.open(now, frozenset(row.id for row, _ in rows))
         delay = max(leaf.breaker.retry_at - now, 0.0)
         if news:
-            shown = summary_of(error, b"", self._settings.last_error_max_bytes)
-            self._observe(BreakerOpened(self._table, leaf.name, shown, delay))
+            self._observe(BreakerOpened(self._table, leaf.name, self._shown(rows[0][0], error), delay))
+        if went_ahead:
+            # Next time another goes first, if there is one: this one may be what drives the destination away.
+            delay += self._settings.poll_interval
         for row, seconds in rows:
             self._wait(row, error, delay, seconds, refund=True)
 
     def _wait(self, row: Row, error: BaseException, delay: float, seconds: float, *, refund: bool) -> None:
+        self._completer.fail(Verdict(row, self._shown(row, error), delay, refund, False, seconds))
+        if row.message.meta.replays:
+            self._go_on(row)  # it had its place in the order long ago, and holds nobody up now
+            return
         behind = self._keys.failed(row, clock.now() + delay)
         self._completer.release(behind, "the message before it in its key waits")
-        self._completer.fail(Verdict(row, self._shown(row, error), delay, refund, False, seconds))
 
     def _give_up(self, row: Row, error: BaseException, seconds: float, *, refund: bool) -> None:
         self._completer.fail(Verdict(row, self._shown(row, error), 0.0, refund, True, seconds))

@@ -8,16 +8,25 @@ from typing import Final, cast
 from outbox_core.errors import OutboxError
 
 _SECRETS: Final = (
-    (re.compile(r"(?i)([a-z][a-z0-9+.\-]*://)[^\s/@]*@"), r"\1***@"),
+    # Whatever stands before the last @ of an address: a password may have a slash or an @ of its own.
+    (re.compile(r"(?i)([a-z][a-z0-9+.\-]{0,31}://)\S{0,512}@"), r"\1***@"),
     (
         re.compile(
-            r"(?i)\b(pass(?:word|wd)?|secret|token|api[_-]?key|sasl_\w+|authorization)(\s*[=:]\s*)\S+"
+            r"(?i)(pass(?:word|wd|phrase)?|secret|token|(?:api|access|private)[_-]?key|sasl_\w{1,40}|authorization"
+            r"|credentials?)([\"']?\s{0,4}[=:]\s{0,4})(?:(?:bearer|basic)\s+)?(?:'[^']*'|\"[^\"]*\"|\S+)"
         ),
         r"\1\2***",
     ),
     (re.compile(r"(?i)\b(bearer|basic)\s+[a-z0-9._~+/=\-]{8,}"), r"\1 ***"),
 )
-_MIN_QUOTED_CHARACTERS: Final = 8
+_SCANNED_PER_BYTE: Final = 8
+"""Of a long text so many times what may be kept is looked at."""
+_LONGEST_SECRET: Final = 1024
+_SEARCHED: Final = 200_000_000
+"""Characters of payload times characters of text: the larger the payload, the less is kept of the text beside it."""
+_SHORTEST: Final = 200
+_PIECE: Final = 8
+_STRIDE: Final = 4
 _DRIVER_MODULES: Final = ("asyncpg.", "psycopg.", "sqlalchemy.")
 
 
@@ -30,10 +39,10 @@ def code_of(error: BaseException) -> str:
 
 def summary_of(error: BaseException, payload: bytes, max_bytes: int) -> str:
     """One line for ``last_error``: the code first, so that dead letters can be grouped by it."""
-    text = _text(error)
+    text = _beginning(_text(error), max_bytes * _SCANNED_PER_BYTE)
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
-    text = _without_payload(text, payload)
+    text = _without_payload(text[:max_bytes], payload.decode("utf-8", "replace"))
     kind = "" if isinstance(error, OutboxError) else f"{type(error).__name__}: "
     line = " ".join(f"{code_of(error)} {kind}{text}".split())
     return _cut(line.replace("\0", ""), max_bytes)
@@ -52,18 +61,41 @@ def _text(error: BaseException) -> str:
         return ""
 
 
-def _without_payload(text: str, payload: bytes) -> str:
-    """Drop every piece of the text that stands in the payload, from the length of a short word up."""
-    content = payload.decode("utf-8", "replace")
-    if not text or not content:
+def _beginning(text: str, characters: int) -> str:
+    """A long text up to the end of a word, so that no secret is cut in two and then not known for one."""
+    if len(text) <= characters:
         return text
-    if len(content) >= _MIN_QUOTED_CHARACTERS and content in text:
-        text = text.replace(content, "[payload]")
-    for quoted in re.findall(r"'([^']{8,})'|\"([^\"]{8,})\"", text):
-        piece = quoted[0] or quoted[1]
-        if piece in content:
-            text = text.replace(piece, "[payload]")
-    return text
+    whole, _, rest = text[:characters].rpartition(" ")
+    return whole if len(rest) < _LONGEST_SECRET else text[:characters]
+
+
+def _without_payload(text: str, content: str) -> str:
+    """Leave out every piece of the text, from 11 characters up, that stands in the payload.
+
+    A common piece of that length covers one of the places looked at; from there it is followed in both directions.
+    """
+    text = text[: max(_SEARCHED // (len(content) + 1), _SHORTEST)]
+    known: dict[str, bool] = {}
+
+    def quoted(begin: int) -> bool:
+        piece = text[begin : begin + _PIECE]
+        if piece not in known:
+            known[piece] = piece in content
+        return known[piece]
+
+    kept: list[str] = []
+    done = 0
+    for place in range(0, len(text) - _PIECE + 1, _STRIDE):
+        if place < done or not quoted(place):
+            continue
+        begin, end = place, place + _PIECE
+        while begin > done and quoted(begin - 1):
+            begin -= 1
+        while end < len(text) and quoted(end + 1 - _PIECE):
+            end += 1
+        kept += (text[done:begin], "[payload]")
+        done = end
+    return "".join((*kept, text[done:]))
 
 
 def _cut(text: str, max_bytes: int) -> str:

@@ -20,10 +20,13 @@ class Wakeups:
         self._poll_interval = poll_interval
         self._event = anyio.Event()
         self._eager_until = 0.0
+        self.hinted_at = 0.0
+        """When the last hint came."""
 
     def hint(self) -> None:
         """There may be work."""
-        self._eager_until = clock.now() + _EAGER_SECONDS
+        self.hinted_at = clock.now()
+        self._eager_until = self.hinted_at + _EAGER_SECONDS
         self._event.set()
 
     def worked(self) -> None:

@@ -41,6 +41,7 @@ class Migration:
 _MIGRATIONS: Final = (
     Migration(1, "table", transactional=True, locks="none on anything that existed before"),
     Migration(2, "indexes", transactional=False, locks="SHARE UPDATE EXCLUSIVE on the table; writers go on"),
+    Migration(3, "audit", transactional=True, locks="none on anything that existed before"),
 )
 
 CURRENT_VERSION: Final = _MIGRATIONS[-1].version

@@ -19,16 +19,24 @@ def roles(
     producer: str | None = None,
     relay: str | None = None,
     viewer: str | None = None,
+    operator: str | None = None,
 ) -> str:
     """The SQL that grants existing roles their part of one table; a part that is not named is left out.
 
-    The migrator becomes the owner of the table and of the two tables its schema shares. The producer may enqueue and
-    read back no more than ``event_id``, ``sequence``, ``topic``, ``tenant_id`` and ``digest``: a service that lists
-    messages needs the viewer's grants too, one that reads payloads those of the relay. Run it as a superuser, or as the
-    tables' owner who is a member of the migrator's role. One role may be given several parts.
+    The migrator becomes the owner of the table, of its audit and of the two tables its schema shares. The producer may
+    enqueue and read back no more than ``event_id``, ``sequence``, ``topic``, ``tenant_id`` and ``digest``: a service
+    that lists messages needs the viewer's grants too, one that reads payloads those of the relay. The operator may
+    replay, discard, release and postpone messages, which the audit records, without seeing their content. Run it as a
+    superuser, or as the tables' owner who is a member of the migrator's role. One role may be given several parts.
     """
     name = TableName.parse(table)
-    parts = {"migrator": migrator, "producer": producer, "relay": relay, "viewer": viewer}
+    parts = {
+        "migrator": migrator,
+        "producer": producer,
+        "relay": relay,
+        "viewer": viewer,
+        "operator": operator,
+    }
     scripts = [
         render(f"ddl/roles/{part}.sql", name).replace("{role}", _quoted(part, role))
         for part, role in parts.items()

@@ -11,12 +11,14 @@ from outbox_core.schema.mends import mend, table_definition
 from outbox_core.schema.migration import CURRENT_VERSION
 from outbox_core.schema.report import Difference, Kind, Report
 from outbox_core.stores.postgres.catalog.expected import (
+    AUDIT,
     LEADER,
     LEADER_TABLE,
     OUTBOX,
     SEQUENCE_SUFFIX,
     VERSION,
     VERSION_TABLE,
+    AuditName,
     Shape,
 )
 from outbox_core.stores.postgres.catalog.read import (
@@ -37,7 +39,7 @@ _MAY_CHANGE: Final[frozenset[Kind]] = frozenset({"check", "index", "parameter"})
 
 
 async def verify(connection: Connection, table: str | TableName) -> Report:
-    """Compare a table, its sequence and the schema's shared tables with what this version of the library needs.
+    """Compare a table, its sequence, its audit and the schema's shared tables with what this library needs.
 
     Reads the catalog only: it writes nothing, leaves a transaction of the caller's as it was, and works on a replica
     and for a role that may not read a single row (which then shows as warnings). Nullable columns, harmless indexes,
@@ -54,6 +56,7 @@ async def verify(connection: Connection, table: str | TableName) -> Report:
         sequence = await read_sequence(connection, name, name.name + SEQUENCE_SUFFIX)
         recorded = await read_version(connection, name)
         shared = [
+            *await _shared(connection, AuditName.of(name), AUDIT),
             *await _shared(connection, TableName(name.schema, LEADER_TABLE), LEADER),
             *await _shared(connection, TableName(name.schema, VERSION_TABLE), VERSION),
             *await _leader_row(connection, name),
@@ -103,7 +106,7 @@ async def _shared(connection: Connection, table: TableName, expected: Shape) -> 
         ]
     definition = table_definition(expected, table)
     statement = mend("create_table", table, definition=definition)
-    return [Difference("table", str(table), "a table shared by the schema's outboxes", "missing", statement)]
+    return [Difference("table", str(table), "a table kept beside the outbox", "missing", statement)]
 
 
 async def _leader_row(connection: Connection, table: TableName) -> list[Difference]:

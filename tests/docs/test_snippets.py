@@ -9,6 +9,7 @@ import pytest
 
 from tests.docs import markdown
 from tests.services.postgres import Database
+from tests.services.server import Server
 
 TEXTS = {markdown.name(page): page.read_text(encoding="utf-8") for page in markdown.pages()}
 PAGES = [
@@ -18,7 +19,14 @@ PAGES = [
 ]
 NEEDS_POSTGRES = "<!-- runs on: postgres -->"
 ON_POSTGRES = [page for page in PAGES if NEEDS_POSTGRES in TEXTS[page]]
-ALONE = [page for page in PAGES if page not in ON_POSTGRES]
+BROKERS = {"amqp": "rabbitmq_server", "kafka": "kafka_server", "nats": "nats_server"}
+ON_BROKERS = [
+    pytest.param(page, kind, marks=getattr(pytest.mark, kind))
+    for kind in BROKERS
+    for page in PAGES
+    if f"<!-- runs on: postgres and {kind} -->" in TEXTS[page]
+]
+ALONE = [page for page in PAGES if "<!-- runs on: " not in TEXTS[page]]
 
 
 async def run_page(page: str, text: str, names: dict[str, object]) -> None:
@@ -46,6 +54,22 @@ async def test_the_python_of_a_page_runs_on_postgres(
 ) -> None:
     """The name ``dsn`` is the address of an empty database."""
     await run_page(page, TEXTS[page], names | {"dsn": database.dsn})
+
+
+@pytest.mark.parametrize(("page", "kind"), ON_BROKERS)
+@pytest.mark.asyncio
+async def test_the_python_of_a_page_runs_on_a_broker(
+    page: str, kind: str, names: dict[str, object], database: Database, request: pytest.FixtureRequest
+) -> None:
+    """``dsn`` is the address of an empty database and ``url`` that of the broker."""
+    server: Server = request.getfixturevalue(BROKERS[kind])
+    url = server.address if "://" in server.address else f"{kind}://{server.address}"
+    await run_page(page, TEXTS[page], names | {"dsn": database.dsn, "url": url})
+
+
+def test_every_page_runs_somewhere() -> None:
+    on_brokers = [str(parameters.values[0]) for parameters in ON_BROKERS]
+    assert sorted([*ALONE, *ON_POSTGRES, *on_brokers]) == sorted(PAGES)
 
 
 def test_the_readme_is_among_them() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from outbox_core.schema import migrations
-from outbox_core.stores.postgres.catalog.expected import LEADER, OUTBOX, VERSION, Column
+from outbox_core.stores.postgres.catalog.expected import AUDIT, LEADER, OUTBOX, VERSION, Column
 from tests.docs import markdown
 
 PAGE = (markdown.REPOSITORY / "docs" / "reference" / "table.md").read_text(encoding="utf-8")
@@ -15,12 +15,15 @@ COLUMN = re.compile(r"^\| `(\w+)` \| `(\w+)` \| (yes|no) \| (?:`(.+?)` )?\| \S.*
 
 def shown(name: str, column: Column) -> tuple[str, str, str, str]:
     default = re.sub(r"nextval\(.*\)", "nextval(…)", column.default or "")
-    kind = column.type.replace("timestamp with time zone", "timestamptz")
+    kind = {"timestamp with time zone": "timestamptz", "double precision": "float8"}.get(
+        column.type, column.type
+    )
     return name, kind, "yes" if column.nullable else "no", default
 
 
 def test_columns() -> None:
     assert COLUMN.findall(SECTIONS["Columns"]) == [shown(*item) for item in OUTBOX.columns.items()]
+    assert COLUMN.findall(SECTIONS["Audit"]) == [shown(*item) for item in AUDIT.columns.items()]
     leader, version = SECTIONS["Shared by a schema's outboxes"].split("`outbox_schema_version`")
     assert COLUMN.findall(leader) == [shown(*item) for item in LEADER.columns.items()]
     assert COLUMN.findall(version) == [shown(*item) for item in VERSION.columns.items()]

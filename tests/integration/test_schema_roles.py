@@ -42,6 +42,7 @@ class Roles:
     producer: str
     relay: str
     viewer: str
+    operator: str
 
 
 @pytest_asyncio.fixture
@@ -53,14 +54,19 @@ async def connection(database: Database) -> AsyncIterator[asyncpg.Connection]:
 
 @pytest_asyncio.fixture
 async def roles(connection: asyncpg.Connection, unique_name: str) -> AsyncIterator[Roles]:
-    names = [f'{unique_name} "{part}"' for part in ("migrator", "producer", "relay", "viewer")]
+    names = [f'{unique_name} "{part}"' for part in ("migrator", "producer", "relay", "viewer", "operator")]
     for name in names:
         await connection.execute(f"CREATE ROLE {quoted(name)}")
     await schema.create(connection, TABLE)
     roles = Roles(*names)
     await connection.execute(
         schema.roles(
-            TABLE, migrator=roles.migrator, producer=roles.producer, relay=roles.relay, viewer=roles.viewer
+            TABLE,
+            migrator=roles.migrator,
+            producer=roles.producer,
+            relay=roles.relay,
+            viewer=roles.viewer,
+            operator=roles.operator,
         )
     )
     yield roles
@@ -174,11 +180,43 @@ async def test_the_viewer_sees_everything_but_content(connection: asyncpg.Connec
             "DELETE FROM billing.orders_outbox",
             "UPDATE billing.outbox_leader SET term = 0",
             "SELECT FROM billing.orders_outbox FOR SHARE",
+            "UPDATE billing.orders_outbox_audit SET changed = 0",
         )
+        assert await connection.fetch("TABLE billing.orders_outbox_audit") == []
+
+
+async def test_the_operator_acts_on_the_record_and_sees_no_content(
+    connection: asyncpg.Connection, roles: Roles
+) -> None:
+    await connection.execute(ENQUEUE)
+    visible = ", ".join(sorted(await columns(connection) - HIDDEN))
+    async with acting_as(connection, roles.operator):
+        assert len(await connection.fetch(f"SELECT {visible} FROM {TABLE}")) == 1  # noqa: S608
+        assert await schema.require(connection, TABLE) == schema.CURRENT_VERSION
+        await connection.execute(f"UPDATE {TABLE} SET {STATE_CHANGES[2]}")  # noqa: S608
+        await connection.execute("""
+            INSERT INTO billing.orders_outbox_audit (id, action, actor, reason, filter, as_of, planned)
+            VALUES ('00000000-0000-0000-0000-000000000001', 'replay', 'me', 'x', '{}', now(), 1);
+            UPDATE billing.orders_outbox_audit SET changed = 1, finished_at = now();
+        """)
+        for column in HIDDEN:
+            await assert_refused(connection, f"SELECT {column} FROM {TABLE}")  # noqa: S608
+        await assert_refused(
+            connection,
+            ENQUEUE,
+            "UPDATE billing.orders_outbox SET topic = topic",
+            "UPDATE billing.orders_outbox SET lock_token = NULL",
+            "UPDATE billing.orders_outbox_audit SET actor = 'nobody'",
+            "UPDATE billing.orders_outbox_audit SET reason = 'none'",
+            "DELETE FROM billing.orders_outbox_audit",
+            "TRUNCATE billing.orders_outbox_audit",
+            "UPDATE billing.outbox_leader SET term = 0",
+        )
+        assert await connection.execute("DELETE FROM billing.orders_outbox") == "DELETE 1"
 
 
 async def test_verify_works_for_every_role(connection: asyncpg.Connection, roles: Roles) -> None:
-    for role in (roles.migrator, roles.relay, roles.viewer):
+    for role in (roles.migrator, roles.relay, roles.viewer, roles.operator):
         async with acting_as(connection, role):
             assert (await schema.verify(connection, TABLE)).differences == ()
     stranger = roles.producer

@@ -35,6 +35,7 @@ OTHER_DEFAULT = {
     "timestamp with time zone": "'now'",
     "integer": "1",
     "bigint": "1",
+    "double precision": "1",
 }
 
 
@@ -220,8 +221,8 @@ async def test_a_mended_sequence_goes_on_where_the_rows_end(connection: asyncpg.
     ]
 
 
-async def test_the_shared_tables_and_their_rows(connection: asyncpg.Connection) -> None:
-    for table in ("outbox_leader", "outbox_schema_version"):
+async def test_the_tables_beside_it_and_their_rows(connection: asyncpg.Connection) -> None:
+    for table in ("orders_outbox_audit", "outbox_leader", "outbox_schema_version"):
         for column in await columns_of(connection, f"public.{table}"):
             alter = f"ALTER TABLE public.{table} ALTER COLUMN {column['name']}"
             drop = f"ALTER TABLE public.{table} DROP COLUMN {column['name']}"

@@ -14,9 +14,18 @@ from pathlib import Path
 
 EXPECTED_ENTRY_POINTS: dict[str, dict[str, str]] = {
     "outbox-core": {},
-    "outbox-kafka": {},
-    "outbox-nats": {},
-    "outbox-amqp": {},
+    "outbox-kafka": {
+        "kafka": "outbox_kafka:KafkaDispatcher.from_url",
+        "kafka+ssl": "outbox_kafka:KafkaDispatcher.from_url",
+    },
+    "outbox-nats": {
+        "nats": "outbox_nats:NatsDispatcher.from_url",
+        "nats+tls": "outbox_nats:NatsDispatcher.from_url",
+    },
+    "outbox-amqp": {
+        "amqp": "outbox_amqp:AmqpDispatcher.from_url",
+        "amqps": "outbox_amqp:AmqpDispatcher.from_url",
+    },
 }
 """What each distribution declares in the group ``outbox.dispatchers``: URL scheme to object."""
 

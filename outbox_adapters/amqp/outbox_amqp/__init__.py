@@ -1,5 +1,7 @@
 """RabbitMQ and other AMQP 0-9-1 brokers for outbox-core."""
 
 from outbox_amqp.address import AmqpAddress
+from outbox_amqp.dispatcher import AmqpDispatcher
+from outbox_amqp.placement import AmqpDestination, from_message
 
-__all__ = ["AmqpAddress"]
+__all__ = ["AmqpAddress", "AmqpDestination", "AmqpDispatcher", "from_message"]

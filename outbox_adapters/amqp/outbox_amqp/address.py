@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
+from outbox_core.cloud_events import CloudEvents
 from outbox_core.errors import InvalidUrl
 from outbox_core.url import DispatcherUrl
 
@@ -15,12 +16,12 @@ DEFAULT_PORTS: Final = {"amqp": 5672, "amqps": 5671}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmqpAddress:
-    """``amqp://[user:password@]host[:port][/vhost][?exchange=…]``; ``amqps`` speaks TLS.
+    """``amqp://[user:password@]host[:port][/vhost][?exchange=…&cloud_events=…]``; ``amqps`` speaks TLS.
 
     The port defaults to 5672, with TLS to 5671. Without a path the virtual host is ``/``; inside a virtual host's
     name a slash is written ``%2F``. ``exchange`` is where messages are published, by default the broker's default
     exchange, which routes to the queue named like the routing key. A cluster is reached through one of its nodes or a
-    load balancer: the client takes a single host.
+    load balancer: the client takes a single host. ``cloud_events`` is ``binary`` or ``structured``.
     """
 
     server: str
@@ -29,12 +30,13 @@ class AmqpAddress:
     password: str | None = field(default=None, repr=False)
     virtual_host: str = "/"
     exchange: str = ""
+    cloud_events: CloudEvents | None = None
 
     @classmethod
     def parse(cls, value: str | DispatcherUrl) -> AmqpAddress:
         """Read a URL; `outbox_core.errors.InvalidUrl` says what is wrong with it, never showing the password."""
         url = DispatcherUrl.parse(value, schemes=SCHEMES)
-        options = url.take("exchange")
+        options = url.take("exchange", "cloud_events")
         host, *others = url.hosts
         if others:
             raise InvalidUrl(
@@ -49,7 +51,14 @@ class AmqpAddress:
             password=url.password,
             virtual_host=url.path or "/",
             exchange=options.get("exchange", ""),
+            cloud_events=CloudEvents.from_option(url.scheme, options.get("cloud_events")),
         )
+
+    @property
+    def name(self) -> str:
+        """The server and the virtual host, without credentials: what metrics and logs call a dispatcher to them."""
+        host = "" if self.virtual_host == "/" else f"/{quote(self.virtual_host, safe='')}"
+        return f"{'amqps' if self.tls else 'amqp'}://{self.server}{host}"
 
     def client_arguments(self) -> dict[str, object]:
         """Keyword arguments for `aio_pika.connect`. TLS verifies the server against the system's certificates."""

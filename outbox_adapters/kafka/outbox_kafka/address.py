@@ -6,6 +6,7 @@ import ssl
 from dataclasses import dataclass, field
 from typing import Final
 
+from outbox_core.cloud_events import CloudEvents
 from outbox_core.errors import InvalidUrl
 from outbox_core.url import DispatcherUrl
 
@@ -19,7 +20,8 @@ class KafkaAddress:
     """``kafka://[user:password@]host[:port],…[?client_id=…&sasl_mechanism=…]``; ``kafka+ssl`` speaks TLS.
 
     Ports default to 9092. With a user the client logs in by SASL, with ``PLAIN`` unless ``sasl_mechanism`` says
-    ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``. Over ``kafka://``, ``PLAIN`` sends the password unencrypted.
+    ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``. Over ``kafka://``, ``PLAIN`` sends the password unencrypted. The option
+    ``cloud_events`` is ``binary`` or ``structured``.
     """
 
     bootstrap_servers: str
@@ -28,12 +30,13 @@ class KafkaAddress:
     password: str | None = field(default=None, repr=False)
     sasl_mechanism: str | None = None
     client_id: str | None = None
+    cloud_events: CloudEvents | None = None
 
     @classmethod
     def parse(cls, value: str | DispatcherUrl) -> KafkaAddress:
         """Read a URL; `outbox_core.errors.InvalidUrl` says what is wrong with it, never showing the password."""
         url = DispatcherUrl.parse(value, schemes=SCHEMES)
-        options = url.take("client_id", "sasl_mechanism")
+        options = url.take("client_id", "sasl_mechanism", "cloud_events")
         if url.path:
             raise InvalidUrl(
                 url.scheme, "it has a path, and Kafka has nothing to do with one: a message names its topic"
@@ -45,7 +48,13 @@ class KafkaAddress:
             password=url.password,
             sasl_mechanism=_mechanism(url, options.get("sasl_mechanism")),
             client_id=options.get("client_id"),
+            cloud_events=CloudEvents.from_option(url.scheme, options.get("cloud_events")),
         )
+
+    @property
+    def name(self) -> str:
+        """The servers, without credentials: what metrics and logs call a dispatcher to them."""
+        return f"{'kafka+ssl' if self.tls else 'kafka'}://{self.bootstrap_servers}"
 
     @property
     def security_protocol(self) -> str:

@@ -1,5 +1,7 @@
 """NATS JetStream for outbox-core."""
 
 from outbox_nats.address import NatsAddress
+from outbox_nats.dispatcher import NatsDispatcher
+from outbox_nats.placement import from_msg
 
-__all__ = ["NatsAddress"]
+__all__ = ["NatsAddress", "NatsDispatcher", "from_msg"]

@@ -6,6 +6,7 @@ import ssl
 from dataclasses import dataclass, field
 from typing import Final
 
+from outbox_core.cloud_events import CloudEvents
 from outbox_core.errors import InvalidUrl
 from outbox_core.url import DispatcherUrl
 
@@ -15,10 +16,11 @@ DEFAULT_PORT: Final = 4222
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NatsAddress:
-    """``nats://[user:password@ or token@]host[:port],…[?stream=…]``; ``nats+tls`` speaks TLS.
+    """``nats://[user:password@ or token@]host[:port],…[?stream=…&cloud_events=…]``; ``nats+tls`` speaks TLS.
 
     Ports default to 4222. A user name without a password is an authentication token. ``stream`` names the JetStream
-    stream that must store what is published; without it the server picks the stream by subject.
+    stream that must store what is published; without it the server picks the stream by subject. ``cloud_events`` is
+    ``binary`` or ``structured``.
     """
 
     servers: tuple[str, ...]
@@ -27,12 +29,13 @@ class NatsAddress:
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
     stream: str | None = None
+    cloud_events: CloudEvents | None = None
 
     @classmethod
     def parse(cls, value: str | DispatcherUrl) -> NatsAddress:
         """Read a URL; `outbox_core.errors.InvalidUrl` says what is wrong with it, never showing the password."""
         url = DispatcherUrl.parse(value, schemes=SCHEMES)
-        options = url.take("stream")
+        options = url.take("stream", "cloud_events")
         if url.path:
             raise InvalidUrl(
                 url.scheme, "it has a path, and NATS has nothing to do with one: a message names its subject"
@@ -51,7 +54,13 @@ class NatsAddress:
             password=url.password,
             token=url.username if has_token else None,
             stream=options.get("stream"),
+            cloud_events=CloudEvents.from_option(url.scheme, options.get("cloud_events")),
         )
+
+    @property
+    def name(self) -> str:
+        """The servers, without credentials: what metrics and logs call a dispatcher to them."""
+        return ",".join(self.servers)
 
     def client_arguments(self) -> dict[str, object]:
         """Keyword arguments for `nats.connect`. TLS verifies the servers against the system's certificates."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from outbox_core.headers import NO_HEADERS
@@ -17,6 +17,10 @@ from outbox_core.store import Row
 
 if TYPE_CHECKING:
     from outbox_core.table import TableName
+
+
+_decoded: Final = json.JSONDecoder(parse_int=str).decode
+"""Values are text; a number that came in by hand stays text, however long it is."""
 
 
 class _Meta:
@@ -33,7 +37,7 @@ def claimed_rows(table: TableName, token: UUID, records: Sequence[Sequence[Any]]
     rows: list[Row] = []
     for record in records:
         (row_id, tenant_id, topic, payload, content_type, event_id, sequence, created_at,
-         attempts, available_at, key, headers, traceparent, tracestate, replays) = record  # fmt: skip
+         attempts, available_at, key, headers, traceparent, tracestate, replays, recovered) = record  # fmt: skip
         meta: Any = _Meta()
         meta.table = name
         meta.tenant_id = tenant_id
@@ -43,7 +47,7 @@ def claimed_rows(table: TableName, token: UUID, records: Sequence[Sequence[Any]]
         meta.attempts = attempts
         meta.replays = replays
         meta.key = key
-        meta.headers = NO_HEADERS if headers is None else json.loads(headers)
+        meta.headers = NO_HEADERS if headers is None else _decoded(headers)
         meta.created_at = created_at
         meta.traceparent = traceparent
         meta.tracestate = tracestate
@@ -53,7 +57,8 @@ def claimed_rows(table: TableName, token: UUID, records: Sequence[Sequence[Any]]
         message.payload = payload
         message.content_type = content_type
         message.__class__ = DispatchedMessage
-        rows.append(Row(row_id, token, message, available_at, None if key is None else (tenant_id, key)))
+        key_id = None if key is None else (tenant_id, key)
+        rows.append(Row(row_id, token, message, available_at, key_id, recovered))
     rows.sort(key=_place)
     return rows
 

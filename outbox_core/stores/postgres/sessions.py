@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 import anyio
 import asyncpg
@@ -60,7 +61,8 @@ class Sessions:
         self._connect = dict(connect or {})
         self._permits = anyio.Semaphore(size)
         self._idle: list[Connection] = []
-        self._busy: set[Connection] = set()
+        self._open_ones: WeakSet[Connection] = WeakSet()
+        self._connecting: set[anyio.CancelScope] = set()
         self._closed = False
         self.pooled = False
         """Whether a transaction pooler is in the way; known after `detect`."""
@@ -81,18 +83,21 @@ class Sessions:
         return await shielded(self._open(**settings))
 
     async def close(self) -> None:
-        """End idle sessions politely, those in use at once."""
+        """End idle sessions politely, all others at once."""
         self._closed = True
         idle, self._idle = self._idle, []
         with anyio.CancelScope(shield=True):
-            for connection in idle:
-                await close(connection)
+            async with anyio.create_task_group() as tasks:
+                for connection in idle:
+                    tasks.start_soon(close, connection)
         self.abort()
 
     def abort(self) -> None:
-        """Cut every session; calls in progress end with an error."""
+        """Cut every session, dedicated ones too; calls in progress end with an error."""
         self._closed = True
-        for connection in (*self._idle, *self._busy):
+        for scope in self._connecting:
+            scope.cancel()
+        for connection in list(self._open_ones):
             connection.terminate()
         self._idle.clear()
 
@@ -119,7 +124,6 @@ class Sessions:
 
     async def _run(self, statement: str, parameters: Sequence[object]) -> list[Record]:
         connection = self._take() or await self._open()
-        self._busy.add(connection)
         sound = False
         try:
             rows = await self._execute(connection, statement, parameters)
@@ -132,7 +136,6 @@ class Sessions:
         except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
             raise StorageUnavailable(f"the database connection was lost: {type(error).__name__}") from error
         finally:
-            self._busy.discard(connection)
             if sound and not connection.is_closed() and not self._closed:
                 self._idle.append(connection)
             else:
@@ -181,19 +184,27 @@ class Sessions:
             raise StorageUnavailable("the relay's database sessions are closed")
         arguments = self._connect | more
         server = {"application_name": self._name[:63], **arguments.pop("server_settings", {})}
+        connection: Connection | None = None
         try:
-            with anyio.fail_after(self._timeout + _NETWORK_SLACK_SECONDS):
-                connection: Connection = await asyncpg.connect(
-                    self._dsn,
-                    timeout=self._timeout,
-                    command_timeout=self._timeout,
-                    server_settings=server,
-                    **arguments,
-                )
+            with anyio.move_on_after(self._timeout + _NETWORK_SLACK_SECONDS) as scope:
+                self._connecting.add(scope)
+                try:
+                    connection = await asyncpg.connect(
+                        self._dsn,
+                        timeout=self._timeout,
+                        command_timeout=self._timeout,
+                        server_settings=server,
+                        **arguments,
+                    )
+                finally:
+                    self._connecting.discard(scope)
         except BROKEN as error:
             raise StorageUnavailable(f"cannot connect to the database: {summary(error)}") from error
         except ValueError as error:
             raise ConfigError(f"the database URL cannot be read: {type(error).__name__}") from None
+        if connection is None:
+            raise StorageUnavailable("cannot connect to the database: no answer, or the relay is going")
+        self._open_ones.add(connection)
         return connection
 
 
@@ -203,6 +214,8 @@ async def close(connection: Connection) -> None:
         with anyio.move_on_after(_CLOSE_SECONDS + _NETWORK_SLACK_SECONDS):
             await connection.close(timeout=_CLOSE_SECONDS)
     except BROKEN:
+        pass
+    finally:
         connection.terminate()
 
 

@@ -8,21 +8,18 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
-from outbox_core.errors import PermissionDenied, SchemaMissing, StorageError, StorageUnavailable
 from outbox_core.schema.verification import require
 from outbox_core.store import Claim, Failure, KeyId, Predecessor, Row, Span, Tick
 from outbox_core.stores.postgres.control import Control, PostgresElection
 from outbox_core.stores.postgres.rows import claimed_rows
-from outbox_core.stores.postgres.sessions import Sessions, close, summary
+from outbox_core.stores.postgres.sessions import Sessions, close
 from outbox_core.stores.postgres.sql import query
+from outbox_core.stores.postgres.translation import translated
+from outbox_core.stores.postgres.upkeep import PostgresUpkeep
 
 if TYPE_CHECKING:
     from outbox_core.table import TableName
 
-_TRANSIENT: Final = ("08", "40", "53", "55", "57")
-_READ_ONLY: Final = "25006"
-_UNDEFINED_TABLE: Final = ("42P01", "3F000")
-_INSUFFICIENT_PRIVILEGE: Final = "42501"
 _UNDO_PLACES: Final = 10
 
 
@@ -46,6 +43,8 @@ class PostgresStore:
         self._sessions = Sessions(dsn, name=name, size=size, timeout=timeout, connect=connect)
         self._control = Control(self._sessions, timeout=timeout, takeover=takeover)
         self._takeover = takeover
+        self.upkeep = PostgresUpkeep(self._sessions)
+        """Cleaning and dead letters, on the same sessions."""
 
     @property
     def pooled(self) -> bool:
@@ -150,18 +149,6 @@ class PostgresStore:
             return await self._sessions.fetch(query(statement, table), *parameters)
         except asyncpg.PostgresError as error:
             raise translated(error, table, action) from error
-
-
-def translated(error: asyncpg.PostgresError, table: TableName, action: str) -> StorageError:
-    """A driver's error in this library's terms. Its text is left behind: it may quote a payload."""
-    state = error.sqlstate or ""
-    if state in _UNDEFINED_TABLE:
-        return SchemaMissing(table)
-    if state == _INSUFFICIENT_PRIVILEGE:
-        return PermissionDenied(table, f"{action} messages of")
-    if state == _READ_ONLY or state.startswith(_TRANSIENT):
-        return StorageUnavailable(f"the database cannot {action} now: {summary(error)}")
-    return StorageError(f"the database refused to {action} messages of {table}: {summary(error)}")
 
 
 def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:

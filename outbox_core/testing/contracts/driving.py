@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final, cast
 
@@ -31,7 +31,7 @@ def expect(fulfilled: bool, otherwise: str) -> None:
 
 
 @contextmanager
-def within(seconds: float, what: str) -> Iterator[None]:
+def within(seconds: float, what: str) -> Generator[None]:
     """Fail the test when the block takes longer."""
     with anyio.move_on_after(seconds) as scope:
         yield
@@ -40,7 +40,7 @@ def within(seconds: float, what: str) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def opened(broker: Broker, dispatcher: Dispatcher | None = None) -> AsyncIterator[Dispatcher]:
+async def opened(broker: Broker, dispatcher: Dispatcher | None = None) -> AsyncGenerator[Dispatcher]:
     """A new dispatcher, open and later closed, both within bounds."""
     made = broker.make() if dispatcher is None else dispatcher
     await open_dispatcher(made)
@@ -142,7 +142,7 @@ class _Records(logging.Handler):
 
 
 @contextmanager
-def logged() -> Iterator[list[str]]:
+def logged() -> Generator[list[str]]:
     """Everything logged meanwhile, by any library at any level, with tracebacks."""
     root = logging.getLogger()
     records, level = _Records(), root.level

@@ -10,9 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from outbox_core.table import TableName
+
 LEADER_TABLE: Final = "outbox_leader"
 VERSION_TABLE: Final = "outbox_schema_version"
 
+AUDIT_SUFFIX: Final = "_audit"
 SEQUENCE_SUFFIX: Final = "_sequence_seq"
 SEQUENCE_COLUMN: Final = "sequence"
 
@@ -100,6 +103,34 @@ OUTBOX: Final = Shape(
     },
 )
 
+AUDIT: Final = Shape(
+    columns={
+        "id": Column("uuid", nullable=False),
+        "action": Column("text", nullable=False),
+        "actor": Column("text", nullable=False),
+        "reason": Column("text", nullable=False),
+        "filter": Column("jsonb", nullable=False),
+        "as_of": Column(_TIME, nullable=False),
+        "planned": Column("bigint", nullable=False),
+        "changed": Column("bigint", nullable=False, default="0"),
+        "rate": Column("double precision"),
+        "batches": Column("integer", nullable=False, default="0"),
+        "cursor_at": Column(_TIME),
+        "cursor_sequence": Column("bigint"),
+        "paced_until": Column(_TIME),
+        "started_at": Column(_TIME, nullable=False, default="now()"),
+        "finished_at": Column(_TIME),
+    },
+    constraints={
+        "_pkey": "PRIMARY KEY (id)",
+        "_check": (
+            "CHECK (((action = ANY (ARRAY['replay'::text, 'discard'::text, 'release'::text, 'postpone'::text]))"
+            " AND (planned >= 0) AND (changed >= 0)))"
+        ),
+    },
+    parameters={"fillfactor": "50"},
+)
+
 LEADER: Final = Shape(
     columns={
         "table_name": Column("text", nullable=False),
@@ -119,3 +150,14 @@ VERSION: Final = Shape(
     },
     constraints={"_pkey": "PRIMARY KEY (table_name)"},
 )
+
+
+class AuditName(TableName):
+    """The name of a table's audit, made from one that was checked; it may be longer than a table's own."""
+
+    @classmethod
+    def of(cls, table: TableName) -> AuditName:
+        return cls(table.schema, table.name + AUDIT_SUFFIX)
+
+    def __post_init__(self) -> None:
+        """Nothing is left to check."""

@@ -93,7 +93,31 @@ CREATE INDEX "{name}_tenant" ON {table} (tenant_id, sequence) WHERE published_at
 -- Dead letters, by when they died.
 CREATE INDEX "{name}_dead" ON {table} (dead_at, sequence) WHERE dead_at IS NOT NULL;
 
+-- Who replayed, discarded, released or postponed messages, when and why, and how far they got. Kept when the outbox table
+-- is dropped by hand and made again. One row is updated with every batch: the free space keeps that on its page (HOT).
+CREATE TABLE IF NOT EXISTS {schema}."{name}_audit" (
+    id              uuid             NOT NULL,
+    action          text             NOT NULL,
+    actor           text             NOT NULL,
+    reason          text             NOT NULL,
+    filter          jsonb            NOT NULL,
+    as_of           timestamptz      NOT NULL,
+    planned         bigint           NOT NULL,
+    changed         bigint           NOT NULL DEFAULT 0,
+    rate            double precision NULL,
+    batches         integer          NOT NULL DEFAULT 0,
+    cursor_at       timestamptz      NULL,
+    cursor_sequence bigint           NULL,
+    paced_until     timestamptz      NULL,
+    started_at      timestamptz      NOT NULL DEFAULT pg_catalog.now(),
+    finished_at     timestamptz      NULL,
+    CONSTRAINT "{name}_audit_pkey" PRIMARY KEY (id),
+    CONSTRAINT "{name}_audit_check" CHECK (
+        action IN ('replay', 'discard', 'release', 'postpone') AND planned >= 0 AND changed >= 0
+    )
+) WITH (fillfactor = 50);
+
 INSERT INTO {schema}."outbox_leader" (table_name) VALUES ('{name}') ON CONFLICT (table_name) DO NOTHING;
 
-INSERT INTO {schema}."outbox_schema_version" (table_name, version) VALUES ('{name}', 2)
+INSERT INTO {schema}."outbox_schema_version" (table_name, version) VALUES ('{name}', 3)
 ON CONFLICT (table_name) DO UPDATE SET version = EXCLUDED.version, applied_at = EXCLUDED.applied_at;

@@ -4,7 +4,9 @@ WITH leader AS MATERIALIZED (
     SELECT FROM {schema}."outbox_leader" WHERE table_name = '{name}' AND term = $1::bigint FOR SHARE
 )
 UPDATE {table}
-SET locked_at = now(), lock_token = $2, attempts = attempts + 1
+SET locked_at = now(), lock_token = $2, attempts = least(attempts, 2147483646) + 1,
+    -- Whoever had it before crashed or froze with it: that is on record, and seen, until an attempt has an outcome.
+    last_error = CASE WHEN locked_at IS NULL THEN last_error ELSE 'TX.LEASE the lease before ended without an outcome' END
 WHERE ctid = ANY (ARRAY(
     SELECT place
     FROM (

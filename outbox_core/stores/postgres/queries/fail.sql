@@ -3,7 +3,7 @@ UPDATE {table} AS message
 SET
     locked_at = NULL, lock_token = NULL,
     last_error = failed.error,
-    attempts = message.attempts - failed.refund::int,
+    attempts = greatest(message.attempts - failed.refund::int, 0),
     available_at = CASE
         WHEN failed.dead THEN message.available_at ELSE now() + make_interval(secs => failed.delay)
     END,

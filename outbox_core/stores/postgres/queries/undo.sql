@@ -1,7 +1,7 @@
 -- Release what a claim of unknown outcome leased: it took rows from the first places it could, so they are looked for
 -- there, among so many places that the look stays short. What is missed waits for its lease to end.
 UPDATE {table}
-SET locked_at = NULL, lock_token = NULL, attempts = attempts - 1
+SET locked_at = NULL, lock_token = NULL, attempts = greatest(attempts - 1, 0)
 WHERE id = ANY (ARRAY(
     SELECT id
     FROM (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -127,7 +127,7 @@ class OutageContract(Contract):
 
 
 @asynccontextmanager
-async def _frozen(broker: Broker) -> AsyncIterator[None]:
+async def _frozen(broker: Broker) -> AsyncGenerator[None]:
     await broker.freeze()
     try:
         yield

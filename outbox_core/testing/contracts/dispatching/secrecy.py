@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import anyio
 
@@ -66,7 +66,7 @@ def _chain(error: BaseException | None, depth: int = 0) -> Iterator[BaseExceptio
     yield from _chain(error.__cause__, depth + 1)
     yield from _chain(error.__context__, depth + 1)
     if isinstance(error, BaseExceptionGroup):
-        for part in error.exceptions:
+        for part in cast("BaseExceptionGroup[BaseException]", error).exceptions:
             yield from _chain(part, depth + 1)
 
 

@@ -1,17 +1,11 @@
-"""Messages kept in memory, with real transaction semantics: the reference for the contracts and for unit tests.
-
-store = MemoryStore()
-async with store.transaction() as tx:
-    await outbox.enqueue(tx, message)
-"""
+"""A transaction on messages in memory."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -20,108 +14,39 @@ import anyio
 
 from outbox_core.errors import NotInTransaction
 from outbox_core.record import Existing, NewRecord, State, StoredMessage
+from outbox_core.stores.memory.database import MemoryRow, MemoryTable
 
 if TYPE_CHECKING:
+    from outbox_core.stores.memory.store import MemoryStore
     from outbox_core.table import TableName
 
 _WAIT_SECONDS: Final = 30.0
 """How long an insert waits for the transaction that wrote the same ``event_id``, like a lock_timeout."""
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-@dataclass(slots=True)
-class MemoryRow:
-    """One row; the columns that change are those that change in the database."""
-
-    record: NewRecord
-    sequence: int
-    created_at: datetime
-    available_at: datetime
-    published_at: datetime | None = None
-    dead_at: datetime | None = None
-    locked_at: datetime | None = None
-    lock_token: UUID | None = None
-    attempts: int = 0
-    replays: int = 0
-    last_error: str | None = None
-
-    @property
-    def state(self) -> State:
-        if self.dead_at is not None:
-            return State.DEAD
-        if self.published_at is not None:
-            return State.PUBLISHED
-        return State.PENDING if self.lock_token is None else State.IN_FLIGHT
-
-
-@dataclass(slots=True)
-class MemoryTable:
-    """The committed rows by ``event_id``, and the transactions that hold an id which is not committed yet."""
-
-    rows: dict[UUID, MemoryRow] = field(default_factory=dict)
-    writers: dict[UUID, MemoryTransaction] = field(default_factory=dict)
-    drawn: int = 0
-
-    def draw(self) -> int:
-        self.drawn += 1
-        return self.drawn
-
-
-class MemoryStore:
-    """Any number of tables; they appear when first used.
-
-    ``clock`` gives the time, for tests that move it. ``on_hint`` is called with a table's name when a transaction that
-    carried a wake-up hint for it commits.
-    """
-
-    def __init__(
-        self, clock: Callable[[], datetime] = _now, on_hint: Callable[[TableName], None] | None = None
-    ) -> None:
-        self.clock = clock
-        self.on_hint = on_hint
-        self.locks: dict[int, MemoryTransaction] = {}
-        self._tables: dict[TableName, MemoryTable] = {}
-
-    def table(self, name: TableName) -> MemoryTable:
-        return self._tables.setdefault(name, MemoryTable())
-
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[MemoryTransaction]:
-        """Begin; commit at the end of the block, or roll back when it raises."""
-        tx = MemoryTransaction(self)
-        try:
-            yield tx
-        except BaseException:
-            tx.end(commit=False)
-            raise
-        tx.end(commit=True)
-
-
 class MemoryTransaction:
     """An open transaction at READ COMMITTED. Not safe for concurrent use, like a connection."""
 
     def __init__(self, store: MemoryStore) -> None:
-        self._store = store
-        self._began_at = store.clock()
+        self._database = store.database
+        self._number = self._database.begin()
+        self._began_at = self._database.clock()
         self._written: list[tuple[MemoryTable, MemoryRow]] = []
         self._locked: list[int] = []
-        self._hinted: set[TableName] = set()
+        self._hinted: list[TableName] = []
         self._open = True
         self._ended = anyio.Event()
 
     @asynccontextmanager
-    async def savepoint(self) -> AsyncIterator[None]:
+    async def savepoint(self) -> AsyncGenerator[None]:
         """Undo what the block wrote when it raises; the transaction goes on."""
-        mark = len(self._written)
+        written, hinted = len(self._written), len(self._hinted)
         try:
             yield
         except BaseException:
-            for table, row in self._written[mark:]:
+            for table, row in self._written[written:]:
                 del table.writers[row.record.event_id]
-            del self._written[mark:]
+            del self._written[written:], self._hinted[hinted:]
             raise
 
     def end(self, *, commit: bool) -> None:
@@ -134,11 +59,12 @@ class MemoryTransaction:
             if commit:
                 table.rows[row.record.event_id] = row
         for key in self._locked:
-            del self._store.locks[key]
+            del self._database.locks[key]
+        self._database.end(self._number)
         self._ended.set()
-        if commit and self._store.on_hint is not None:
-            for name in self._hinted:
-                self._store.on_hint(name)
+        if commit:
+            for name in dict.fromkeys(self._hinted):
+                self._database.tell(name)
 
     async def is_open(self) -> bool:
         return self._open
@@ -146,18 +72,20 @@ class MemoryTransaction:
     async def insert(
         self, table: TableName, records: Sequence[NewRecord], *, lock_keys: Sequence[int], hint: bool
     ) -> list[int] | None:
+        if not self._open:
+            raise NotInTransaction("this in-memory transaction has already ended")
         for key in lock_keys:
             await self._lock(key)
         if hint:
-            self._hinted.add(table)
-        memory = self._store.table(table)
+            self._hinted.append(table)
+        memory = self._database.table(table)
         numbered = [(record, memory.draw()) for record in records]
         collided = False
         for record, sequence in sorted(numbered, key=lambda pair: pair[0].event_id):
             if await self._is_taken(memory, record.event_id):
                 collided = True
                 continue
-            now = self._store.clock()
+            now = self._database.clock()
             due = max(now + timedelta(microseconds=record.delay_microseconds), record.available_at or now)
             memory.writers[record.event_id] = self
             self._written.append((memory, MemoryRow(record, sequence, self._began_at, due)))
@@ -193,7 +121,7 @@ class MemoryTransaction:
         return [_stored(row, payload) for row in waiting[:limit]]
 
     def _visible(self, table: TableName) -> list[MemoryRow]:
-        memory = self._store.table(table)
+        memory = self._database.table(table)
         return [*memory.rows.values(), *(row for written, row in self._written if written is memory)]
 
     async def _is_taken(self, memory: MemoryTable, event_id: UUID) -> bool:
@@ -203,10 +131,10 @@ class MemoryTransaction:
         return writer is self or event_id in memory.rows
 
     async def _lock(self, key: int) -> None:
-        while (holder := self._store.locks.get(key)) is not None and holder is not self:
+        while (holder := self._database.locks.get(key)) is not None and holder is not self:
             await holder.wait_until_ended()
         if holder is None:
-            self._store.locks[key] = self
+            self._database.locks[key] = self
             self._locked.append(key)
 
     async def wait_until_ended(self) -> None:

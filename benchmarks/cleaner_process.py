@@ -1,0 +1,45 @@
+"""A cleaner in a process of its own, for `benchmarks.cleaner`: one pass, and what each of its batches took."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+
+from benchmarks.common import TABLE
+from outbox_core.cleaner import Cleaner, CleanerSettings
+from outbox_core.stores.postgres.upkeep import PostgresUpkeep
+from outbox_core.table import TableName
+from outbox_core.upkeep import Cleaning, Sweep, Swept
+
+
+@dataclass
+class Timed:
+    """Passes batches on and notes how many rows each deleted in how many seconds."""
+
+    store: Cleaning
+    batches: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
+
+    async def clean_published(self, table: TableName, sweep: Sweep) -> Swept:
+        began = time.perf_counter()
+        swept = await self.store.clean_published(table, sweep)
+        self.batches.append((swept.deleted, time.perf_counter() - began))
+        return swept
+
+    async def clean_dead(self, table: TableName, sweep: Sweep) -> Swept:
+        return await self.store.clean_dead(table, sweep)
+
+
+async def main(dsn: str) -> None:
+    async with PostgresUpkeep.connect(dsn, TABLE) as upkeep:
+        store = Timed(upkeep)
+        began = time.perf_counter()
+        done = await Cleaner(store, TABLE, CleanerSettings(retention=3600)).clean()
+        seconds = time.perf_counter() - began
+    print(json.dumps({"rows": done.published, "seconds": seconds, "batches": store.batches}))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

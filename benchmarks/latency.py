@@ -1,0 +1,196 @@
+"""How soon a committed message reaches the dispatcher of an idle relay, and what being idle costs.
+
+    python -m benchmarks.latency [--dsn DSN] [--quick] [--json FILE]
+
+The writer is a process of its own; the time runs from its COMMIT's return to the dispatcher's call in this process, on
+the clock both share. The DSN's database gets a schema ``outbox_benchmark``, dropped at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+from benchmarks import common
+from benchmarks.common import TABLE, Figure, Place, figure, percentile
+from outbox_core.message import Message
+from outbox_core.meta import DispatchedMessage
+from outbox_core.outbox import Outbox
+from outbox_core.relay import Relay
+
+P50_BAR_MS, P95_BAR_MS, LATE_BAR_MS = 3.0, 10.0, 1000.0
+
+
+@dataclass(frozen=True)
+class Size:
+    """How long a run is."""
+
+    repeats: int
+    seconds: float
+    idle_seconds: float
+    open_seconds: float
+
+
+QUICK, FULL = Size(2, 4.0, 6.0, 5.0), Size(5, 10.0, 20.0, 30.0)
+
+
+class Arrivals:
+    """A dispatcher that notes when it was called."""
+
+    def __init__(self) -> None:
+        self.times: dict[str, float] = {}
+        self._called = asyncio.Event()
+
+    async def dispatch(self, message: DispatchedMessage, /) -> None:
+        self.times.setdefault(str(message.meta.event_id), time.monotonic())
+        self._called.set()
+
+    async def of(self, names: Collection[str]) -> None:
+        """Wait until all of these have arrived, 30 s at most."""
+        async with asyncio.timeout(30):
+            while not self.times.keys() >= set(names):
+                self._called.clear()
+                await self._called.wait()
+
+
+class CountingConnection(asyncpg.Connection):
+    """Counts the statements that a relay sends on its own account."""
+
+    sent = 0
+
+    async def fetch(self, *arguments: Any, **options: Any) -> Any:
+        CountingConnection.sent += 1
+        return await super().fetch(*arguments, **options)
+
+    async def execute(self, *arguments: Any, **options: Any) -> Any:
+        CountingConnection.sent += 1
+        return await super().execute(*arguments, **options)
+
+
+async def latencies(place: Place, rate: int, seconds: float, *, mixed: bool) -> list[float]:
+    """Milliseconds from commit to dispatcher, one for each committed message."""
+    arrivals = Arrivals()
+    async with Relay(place.dsn, table=TABLE, dispatcher=arrivals):
+        order = {"dsn": place.dsn, "rate": rate, "seconds": seconds, "mixed": mixed}
+        writer = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "benchmarks.writer_process", json.dumps(order),
+            stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        output, _ = await asyncio.wait_for(writer.communicate(), 10 * seconds + 60)
+        if writer.returncode != 0:
+            raise RuntimeError(f"the writer process failed with {writer.returncode}")
+        commits: Mapping[str, float] = json.loads(output)
+        await arrivals.of(commits)
+    extra = arrivals.times.keys() - commits.keys()
+    if extra:
+        raise RuntimeError(f"{len(extra)} messages of rolled back transactions were dispatched")
+    # A relay may see a commit before the answer has reached the writer.
+    return [max(arrivals.times[name] - at, 0.0) * 1000 for name, at in commits.items()]
+
+
+async def idle(place: Place, seconds: float) -> tuple[float, float]:
+    """Statements a second, and percent of a core, of a relay that has nothing to do."""
+    connect = {"connection_class": CountingConnection}
+    async with Relay(place.dsn, table=TABLE, dispatcher=Arrivals(), connect=connect):
+        await asyncio.sleep(2.0)
+        sent, cpu, began = CountingConnection.sent, time.process_time(), time.monotonic()
+        await asyncio.sleep(seconds)
+        elapsed = time.monotonic() - began
+        return (CountingConnection.sent - sent) / elapsed, (time.process_time() - cpu) / elapsed * 100
+
+
+async def late_commit(place: Place, open_seconds: float) -> float:
+    """Milliseconds from the commit of a transaction that was open for so long, others being committed meanwhile."""
+    arrivals, outbox = Arrivals(), Outbox(TABLE)
+    old, young = await asyncpg.connect(place.dsn), await asyncpg.connect(place.dsn)
+    try:
+        async with Relay(place.dsn, table=TABLE, dispatcher=arrivals):
+            late = Message("shop.order.placed.v1", {"late": True})
+            async with old.transaction():
+                await outbox.enqueue(old, late)
+                end = time.monotonic() + open_seconds
+                while time.monotonic() < end:
+                    async with young.transaction():
+                        await outbox.enqueue(young, Message("shop.order.placed.v1", {"late": False}))
+                    await asyncio.sleep(0.02)
+            committed = time.monotonic()
+            await arrivals.of([str(late.event_id)])
+            return max(arrivals.times[str(late.event_id)] - committed, 0.0) * 1000
+    finally:
+        await old.close()
+        await young.close()
+
+
+async def measure(place: Place, size: Size) -> list[Figure]:
+    connection = await asyncpg.connect(place.dsn)
+    found: dict[tuple[int, bool], list[list[float]]] = {}
+    try:
+        await common.install(connection)
+        for number in range(size.repeats):
+            for rate in (100, 1000):
+                for mixed in (False, True):
+                    await common.empty(connection)
+                    each = await latencies(place, rate, size.seconds, mixed=mixed)
+                    found.setdefault((rate, mixed), []).append(each)
+                    shown = ", ".join(
+                        f"p{share * 100:g} {percentile(each, share):.1f}" for share in (0.5, 0.95)
+                    )
+                    print(f"round {number + 1}: {rate}/s{', mixed' * mixed}: {shown} ms", file=sys.stderr)
+        figures = [line for key, rounds in found.items() for line in _percentiles(*key, rounds)]
+        late = [await late_commit(place, size.open_seconds) for _ in range(min(size.repeats, 3))]
+        await common.empty(connection)
+        statements, cpu = await idle(place, size.idle_seconds)
+        await common.remove(connection)
+    finally:
+        await connection.close()
+    text = f"transaction open for {size.open_seconds:g} s, commit to dispatcher"
+    return [
+        *figures,
+        figure("late_commit_ms", text, late, unit="ms", at_most=LATE_BAR_MS),
+        figure(
+            "idle_statements_per_s", "idle relay, statements a second", [statements], unit="", at_most=4.0
+        ),
+        figure("idle_cpu_percent", "idle relay, of a core", [cpu], unit="%", at_most=1.0),
+    ]
+
+
+def _percentiles(rate: int, mixed: bool, rounds: list[list[float]]) -> list[Figure]:
+    """The mixed figures stand beside, without a bar: the long transactions' own waiting is not the relay's."""
+    bars = {0.5: P50_BAR_MS, 0.95: P95_BAR_MS}
+    suffix, text = ("_mixed", " with long and rolled back transactions") if mixed else ("", "")
+    return [
+        figure(
+            f"latency_p{share * 100:.0f}_ms_{rate}{suffix}",
+            f"{rate}/s{text}, p{share * 100:.0f}",
+            [percentile(each, share) for each in rounds],
+            unit="ms",
+            at_most=None if mixed else bars.get(share),
+        )
+        for share in (0.5, 0.95, 0.99)
+    ]
+
+
+def main() -> int:
+    arguments = common.arguments(__doc__ or "")
+    size = QUICK if arguments.quick else FULL
+    factory, loop = common.event_loop()
+    with common.place(arguments.dsn) as place, asyncio.Runner(loop_factory=factory) as runner:
+        figures = runner.run(measure(place, size))
+    notes = (
+        f"{size.seconds:g} s a round, {size.repeats} rounds by turns, relay and writer on {loop}, defaults.",
+        "Mixed: 10 % of the transactions stay open for 200 ms, 10 % are rolled back.",
+    )
+    print(common.report("commit to dispatcher", figures, notes))
+    common.save(arguments.json, figures, loop=loop)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+UPDATE {table} SET published_at = now(), locked_at = NULL, lock_token = NULL WHERE id = $1

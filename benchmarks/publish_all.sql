@@ -1,0 +1,1 @@
+UPDATE {table} SET published_at = now()

@@ -1,0 +1,1 @@
+SELECT term FROM {schema}."outbox_leader" WHERE table_name = '{name}'

@@ -1,0 +1,63 @@
+"""A writer in a process of its own: commits single messages at a steady rate, whether or not anybody keeps up.
+
+    python -m benchmarks.writer_process '{"dsn": "postgresql://…", "rate": 100, "seconds": 5, "mixed": false}'
+
+Prints one line of JSON that maps each committed ``event_id`` to when its COMMIT returned, on the machine's monotonic
+clock. With ``mixed``, one transaction in ten stays open for 200 ms and one in ten is rolled back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+
+import asyncpg
+
+from benchmarks.common import TABLE, event_loop
+from outbox_core.message import Message
+from outbox_core.outbox import Outbox
+
+CONNECTIONS = 24
+LONG_SECONDS = 0.2
+PAYLOAD = {"order": 4711, "note": "0123456789abcdef" * 16}
+
+
+async def write(dsn: str, rate: float, seconds: float, *, mixed: bool) -> dict[str, float]:
+    outbox, commits = Outbox(TABLE), dict[str, float]()
+    async with asyncpg.create_pool(dsn, min_size=CONNECTIONS, max_size=CONNECTIONS) as pool:
+
+        async def one(number: int) -> None:
+            message = Message("shop.order.placed.v1", PAYLOAD)
+            async with pool.acquire() as connection:
+                transaction = connection.transaction()
+                await transaction.start()
+                await outbox.enqueue(connection, message)
+                if mixed and number % 10 == 3:
+                    await asyncio.sleep(LONG_SECONDS)
+                if mixed and number % 10 == 7:
+                    await transaction.rollback()
+                    return
+                await transaction.commit()
+            commits[str(message.event_id)] = time.monotonic()
+
+        began = time.monotonic()
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(round(rate * seconds)):
+                await asyncio.sleep(max(began + number / rate - time.monotonic(), 0.0))
+                tasks.create_task(one(number))
+    return commits
+
+
+def main() -> int:
+    order = json.loads(sys.argv[1])
+    factory, _ = event_loop()
+    with asyncio.Runner(loop_factory=factory) as runner:
+        work = write(order["dsn"], order["rate"], order["seconds"], mixed=order["mixed"])
+        print(json.dumps(runner.run(work)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

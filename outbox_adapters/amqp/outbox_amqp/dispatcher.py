@@ -1,0 +1,130 @@
+"""Messages to an AMQP 0-9-1 broker, each routed to a queue and confirmed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from aiormq import spec
+
+from outbox_amqp.address import AmqpAddress
+from outbox_amqp.classification import classify, unavailable
+from outbox_amqp.client import KNOWN_OPTIONS, OWNED_OPTIONS, AmqpConnector, GivenConnection, Session, ping
+from outbox_amqp.placement import AmqpDestination, check_destination, place
+from outbox_core.broker import CLOSE_TIMEOUT, CONNECT_TIMEOUT, TIMEOUT, BrokerDispatcher
+from outbox_core.client_logs import cap_at_info
+from outbox_core.client_options import checked_options, exactly_one
+from outbox_core.destination import DestinationMap, Destinations
+from outbox_core.errors import OutboxError, ProviderError
+from outbox_core.link import Blocked
+
+if TYPE_CHECKING:
+    from aio_pika.abc import AbstractConnection
+
+    from outbox_core.cloud_events import CloudEvents
+    from outbox_core.link import Connector
+    from outbox_core.message import DispatchedMessage
+    from outbox_core.url import DispatcherUrl
+
+
+class AmqpDispatcher(BrokerDispatcher[Session]):
+    """Publishes to exchanges; a message counts as delivered once a queue has it and the broker has confirmed that.
+
+    Give either ``url``, such as ``amqp://guest:guest@localhost/sales?exchange=events``, or ``client``, an aio-pika
+    connection of the application's own, on which a channel is opened and which is never closed. ``client_options`` go
+    to aio-pika as they are: an SSL context, a heartbeat, client properties. ``login`` and ``password`` may be
+    functions: they are asked at every new connection.
+
+    The routing key is the message's topic, on ``exchange`` (or the URL's option; the broker's default one otherwise).
+    ``destinations`` says otherwise: a mapping of topic patterns, with ``default_destination`` for the others, or a
+    function; each destination is a routing key or a pair of exchange and routing key. ``cloud_events`` writes
+    CloudEvents 1.0 instead of the plain headers.
+
+    Messages are persistent and ``mandatory``: one that no queue takes is a failure.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str | DispatcherUrl | AmqpAddress | None = None,
+        client: AbstractConnection | None = None,
+        exchange: str | None = None,
+        destinations: DestinationMap[str | tuple[str, str]] | None = None,
+        default_destination: str | tuple[str, str] | None = None,
+        cloud_events: CloudEvents | None = None,
+        name: str | None = None,
+        timeout: float = TIMEOUT,
+        connect_timeout: float = CONNECT_TIMEOUT,
+        close_timeout: float = CLOSE_TIMEOUT,
+        client_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        exactly_one(url=url, client=client, options=client_options)
+        options = checked_options(client_options, known=KNOWN_OPTIONS, owned=OWNED_OPTIONS)
+        connector: Connector[Session]
+        if client is not None:
+            connector, default_name = GivenConnection(client), "amqp"
+        else:
+            address = url if isinstance(url, AmqpAddress) else AmqpAddress.parse(url or "")
+            exchange = address.exchange if exchange is None else exchange
+            cloud_events = cloud_events or address.cloud_events
+            connector, default_name = AmqpConnector(address, options), address.name
+        super().__init__(
+            name or default_name,
+            connector,
+            timeout=timeout,
+            connect_timeout=connect_timeout,
+            close_timeout=close_timeout,
+        )
+        cap_at_info("aio_pika.exchange", "aiormq.connection", "aiormq.channel")
+        usual = exchange or ""
+        self._cloud_events = cloud_events
+        self._destinations: Destinations[AmqpDestination] = Destinations(
+            destinations,
+            default=default_destination,
+            of_topic=str,
+            check=lambda value: check_destination(value, usual),
+        )
+
+    @classmethod
+    def from_url(cls, url: str | DispatcherUrl) -> AmqpDispatcher:
+        """A dispatcher with everything but what the URL says at its default."""
+        return cls(url=url)
+
+    async def publish(self, client: Session, message: DispatchedMessage, /) -> None:
+        destination = self._destinations.of(message.meta.topic)
+        placed = place(message, self._cloud_events)
+        _check_blocked(client)
+        try:
+            async with client.alone(str(message.meta.event_id)):
+                confirmation: object = await client.underlay.basic_publish(
+                    placed.body,
+                    exchange=destination.exchange,
+                    routing_key=destination.routing_key,
+                    properties=placed.properties,
+                    mandatory=True,
+                )
+        except asyncio.CancelledError:
+            _check_blocked(client)
+            raise
+        except Exception as error:
+            # Not chained: aiormq's errors hold the returned message, with its body.
+            raise classify(error, destination, connected=client.is_connected) from None
+        if not isinstance(confirmation, spec.Basic.Ack):
+            raise ProviderError(f"the broker did not confirm the message: {destination}")
+
+    async def ping(self, client: Session, /) -> None:
+        _check_blocked(client)
+        try:
+            await ping(client)
+        except OutboxError:
+            raise
+        except Exception as error:
+            raise unavailable(error) from None
+
+
+def _check_blocked(client: Session) -> None:
+    if client.is_blocked:
+        raise Blocked(
+            "the broker blocks publishers (connection.blocked): it is short of disk or memory"
+        ) from None

@@ -1,0 +1,112 @@
+"""What an error of aiokafka means for a message: whose fault it is, and whether trying again can help."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Final
+
+from aiokafka import errors
+
+from outbox_core.errors import (
+    BrokerRefused,
+    BrokerUnavailable,
+    DispatchTimeout,
+    OutboxError,
+    PermanentError,
+    ProviderError,
+)
+from outbox_core.pipeline import Undecided
+
+_TOO_LARGE: Final = (
+    errors.MessageSizeTooLargeError,
+    errors.RecordListTooLargeError,
+    errors.RecordTooLargeError,
+)
+_BROKEN_PRODUCER: Final = (
+    errors.DuplicateSequenceNumber,
+    errors.InvalidProducerEpoch,
+    errors.InvalidProducerIdMapping,
+    errors.OutOfOrderSequenceNumber,
+    errors.ProducerFenced,
+    errors.UnknownProducerId,
+)
+_REFUSED: Final = (
+    errors.AuthenticationFailedError,
+    errors.AuthenticationMethodNotSupported,
+    errors.ClusterAuthorizationFailedError,
+    errors.IllegalSaslStateError,
+    errors.SaslAuthenticationFailed,
+    errors.SecurityDisabled,
+    errors.UnsupportedSaslMechanismError,
+)
+_ELECTION: Final = (
+    errors.LeaderNotAvailableError,
+    errors.NotEnoughReplicasAfterAppendError,
+    errors.NotEnoughReplicasError,
+    errors.NotLeaderForPartitionError,
+    errors.ReplicaNotAvailableError,
+)
+
+
+def classify_sending(error: Exception, topic: str) -> OutboxError:
+    """The outcome of a message that the client did not take: nothing was sent."""
+    if isinstance(error, _TOO_LARGE):
+        return PermanentError(f"the message to the topic {topic!r} is larger than max_request_size")
+    return _common(error, topic)
+
+
+def classify_delivery(error: Exception, topic: str) -> OutboxError | Undecided:
+    """The outcome of a message that the broker did not take. What it says holds for a whole batch of messages."""
+    if isinstance(error, _TOO_LARGE):
+        return Undecided(
+            PermanentError(f"the message is larger than the topic {topic!r} takes (max.message.bytes)")
+        )
+    if isinstance(error, _BROKEN_PRODUCER):
+        return Undecided(ProviderError(f"the producer was refused and replaced: {_text(error)}"))
+    outcome = _common(error, topic)
+    return outcome if isinstance(outcome, BrokerUnavailable | DispatchTimeout) else Undecided(outcome)
+
+
+def unknown_topic(topic: str) -> ProviderError:
+    return ProviderError(
+        f"the cluster has no topic {topic!r}; create it, or let the broker create topics by itself"
+    )
+
+
+def unavailable(error: BaseException | None, where: str = "the Kafka cluster") -> BrokerUnavailable:
+    """Why there is no working connection; `BrokerRefused` when waiting will not help."""
+    if isinstance(error, _REFUSED):
+        return BrokerRefused(f"{where} refused the login: {_text(error)}")
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return BrokerRefused(f"the certificate of {where} is not trusted: {_text(error)}")
+    return BrokerUnavailable(f"{where} cannot be reached: {_text(error)}")
+
+
+def _common(error: Exception, topic: str) -> ProviderError | DispatchTimeout:
+    if isinstance(error, errors.UnknownTopicOrPartitionError):
+        return unknown_topic(topic)
+    if isinstance(error, errors.InvalidTopicError):
+        return PermanentError(f"the cluster does not take {topic!r} as a topic's name")
+    if isinstance(error, errors.TopicAuthorizationFailedError):
+        return ProviderError(f"this user may not write to the topic {topic!r}")
+    if isinstance(error, _ELECTION):
+        return ProviderError(
+            f"no leader of the topic {topic!r} with enough replicas takes messages: {_text(error)}"
+        )
+    if isinstance(error, errors.KafkaTimeoutError):
+        return DispatchTimeout(
+            f"the message to the topic {topic!r} found no place in the client's buffer in time"
+        )
+    if isinstance(error, (errors.ProducerClosed, *_REFUSED)) or getattr(error, "retriable", False):
+        return unavailable(error)
+    if isinstance(error, errors.KafkaError):
+        return ProviderError(f"Kafka refused the message to the topic {topic!r}: {_text(error)}")
+    return unavailable(error)
+
+
+def _text(error: BaseException | None) -> str:
+    if error is None:
+        return "the connection was closed"
+    if isinstance(error, TimeoutError):
+        return "it did not answer in time"
+    return f"{type(error).__name__} {error}".rstrip()

@@ -1,0 +1,225 @@
+"""Making and ending a Kafka producer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.conn import AIOKafkaConnection
+from aiokafka.errors import KafkaConnectionError, NodeNotReadyError, ProducerClosed
+from aiokafka.protocol.metadata import MetadataRequest
+
+from outbox_core.errors import ConfigError
+from outbox_kafka.classification import unavailable, unknown_topic
+
+if TYPE_CHECKING:
+    from outbox_core.link import Lost
+    from outbox_kafka.address import KafkaAddress
+
+KNOWN_OPTIONS: Final = frozenset(inspect.signature(AIOKafkaProducer).parameters)
+OWNED_OPTIONS: Final[Mapping[str, str]] = {
+    "acks": "a message is delivered once all in-sync replicas have it",
+    "api_version": "aiokafka does not use it any more",
+    "bootstrap_servers": "the servers are in the url",
+    "enable_idempotence": "the producer is idempotent",
+    "key_serializer": "keys are sent as they are",
+    "loop": "the loop is the one that runs",
+    "transaction_timeout_ms": "transactions are not used",
+    "transactional_id": "transactions are not used",
+    "value_serializer": "payloads are sent as they are",
+}
+REQUEST_TIMEOUT_MS: Final = 10_000
+METADATA_SECONDS: Final = 2.0
+"""How long a topic that the client has not heard of is looked for."""
+REMEMBERED_SECONDS: Final = 5.0
+"""For how long a topic that was not found is not looked for again."""
+
+_SEND: Final = "_send_produce_req"
+_LOOKS: Final = 3
+_LOOK_SECONDS: Final = 0.2
+
+
+class Session:
+    """A started producer, and the topics it did not find."""
+
+    def __init__(self, producer: AIOKafkaProducer) -> None:
+        self.producer: Any = producer  # aiokafka's methods have no annotations
+        self.requests: set[asyncio.Task[Any]] = set()
+        """The tasks that send batches, of a producer that is followed."""
+        self._missing: dict[str, float] = {}
+
+    def follow(self) -> None:
+        """Keep hold of the tasks that send batches: the producer leaves them behind when it ends."""
+        sender: Any = getattr(self.producer, "_sender", None)
+        send: Any = getattr(sender, _SEND, None)
+
+        async def followed(*arguments: Any) -> None:
+            task = cast("asyncio.Task[Any]", asyncio.current_task())
+            self.requests.add(task)
+            try:
+                await send(*arguments)
+            finally:
+                self.requests.discard(task)
+
+        if send is not None:
+            setattr(sender, _SEND, followed)
+
+    async def find(self, topic: str) -> None:
+        """Return once the topic's partitions are known. Raises `ProviderError` when the cluster has no such topic.
+
+        A producer of aiokafka would look for ``request_timeout_ms``, and keep everybody else in the window waiting.
+        """
+        if self.producer.client.cluster.partitions_for_topic(topic) is not None:
+            return
+        if time.monotonic() < self._missing.get(topic, 0.0):
+            raise unknown_topic(topic)
+        try:
+            async with asyncio.timeout(METADATA_SECONDS):
+                await self.producer.partitions_for(topic)
+        except TimeoutError:
+            await ping(self.producer)  # when nobody answers, it is not for want of the topic
+            self._missing[topic] = time.monotonic() + REMEMBERED_SECONDS
+            raise unknown_topic(topic) from None
+
+
+class KafkaConnector:
+    """Starts an idempotent producer that waits for all in-sync replicas."""
+
+    def __init__(self, address: KafkaAddress, options: Mapping[str, Any]) -> None:
+        self._address = address
+        self._options = options
+
+    async def connect(self, _lost: Lost, /) -> Session:
+        arguments: dict[str, Any] = {
+            "request_timeout_ms": REQUEST_TIMEOUT_MS,
+            **self._address.client_arguments(),
+            **self._options,
+            "acks": "all",
+            "enable_idempotence": True,
+        }
+        for name in ("sasl_plain_username", "sasl_plain_password"):
+            if callable(arguments.get(name)):
+                arguments[name] = arguments[name]()
+        session = Session(AIOKafkaProducer(**arguments))
+        session.follow()
+        try:
+            await session.producer.start()
+        except KafkaConnectionError as error:
+            await _clean_up(session)
+            raise unavailable(await _reason(arguments, error), self._address.name) from None
+        except Exception as error:
+            await _clean_up(session)
+            raise unavailable(error, self._address.name) from None
+        except BaseException:
+            await _clean_up(session)
+            raise
+        return session
+
+    def usable(self, client: Session, /) -> bool:
+        return is_usable(client)
+
+    async def close(self, client: Session, /) -> None:
+        await client.producer.stop()
+
+    def abort(self, client: Session, /) -> None:
+        _abort(client)
+
+
+def is_usable(session: Session) -> bool:
+    """Whether the producer's own task, without which nothing is ever sent, is running."""
+    sender: Any = getattr(session.producer, "_sender", None)
+    task: Any = getattr(sender, "sender_task", None)
+    return task is not None and not task.done() and not getattr(session.producer, "_closed", False)
+
+
+def check_given(producer: AIOKafkaProducer) -> Session:
+    """Refuse a producer of the application's own that gives fewer guarantees, or changes what is sent."""
+    sender: Any = getattr(producer, "_sender", None)
+    transactions: Any = getattr(producer, "_txn_manager", None)
+    if getattr(sender, "_acks", -1) != -1:
+        raise ConfigError(
+            "the producer given as client= must have acks='all', or an acknowledged message may be lost"
+        )
+    if transactions is None:
+        raise ConfigError("the producer given as client= must have enable_idempotence=True")
+    if transactions.transactional_id is not None:
+        raise ConfigError(
+            "the producer given as client= is transactional, and what it sends would not be committed"
+        )
+    for name in ("_key_serializer", "_value_serializer"):
+        if getattr(producer, name, None) is not None:
+            raise ConfigError(
+                f"the producer given as client= has a {name[1:]}; keys and payloads are bytes already"
+            )
+    return Session(producer)
+
+
+async def ping(producer: Any) -> None:
+    """A round trip: metadata of no topic, from any broker."""
+    client = producer.client
+    node = client.get_random_node()
+    if node is None:
+        raise NodeNotReadyError("no broker of the cluster is known")
+    await client.send(node, MetadataRequest([]))
+
+
+async def _reason(arguments: Mapping[str, Any], error: Exception) -> Exception:
+    """Why a producer could not start: it tells its log, and raises the same error whatever the reason.
+
+    A broker that refuses a login may close the connection before it has said so, hence more than one try.
+    """
+    names = inspect.signature(AIOKafkaConnection).parameters
+    options: dict[str, Any] = {"sasl_mechanism": "PLAIN"}
+    options |= {name: value for name, value in arguments.items() if name in names}
+    host, _, port = str(arguments["bootstrap_servers"]).split(",")[0].rpartition(":")
+    for _ in range(_LOOKS):
+        connection: Any = AIOKafkaConnection(host.strip("[]"), int(port), **options)
+        try:
+            await connection.connect()
+        except KafkaConnectionError:
+            await asyncio.sleep(_LOOK_SECONDS)
+        except Exception as reason:  # whatever it is, it is what there is to tell
+            return reason
+        else:
+            break
+        finally:
+            connection.close()
+    return error
+
+
+async def _clean_up(session: Session) -> None:
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(1):
+            await session.producer.stop()
+    _abort(session)
+
+
+def _abort(session: Session) -> None:
+    """End everything a producer runs, whatever it waits for: its own `stop` waits for a broker that is not there."""
+    producer = session.producer
+    client = producer.client
+    settled = asyncio.get_running_loop().create_future()
+    settled.set_result(False)
+    client.force_metadata_update = lambda: settled
+    update: Any = getattr(client, "_md_update_fut", None)
+    if update is not None and not update.done():
+        update.set_result(False)
+    accumulator: Any = getattr(producer, "_message_accumulator", None)
+    if accumulator is not None:
+        accumulator.fail_all(ProducerClosed())
+    sender: Any = getattr(producer, "_sender", None)
+    tasks = (getattr(client, "_sync_task", None), getattr(sender, "sender_task", None), *session.requests)
+    for task in tasks:
+        if task is not None:
+            task.cancel()
+    connections: Mapping[Any, Any] = getattr(client, "_conns", {})
+    for connection in tuple(connections.values()):
+        writer: Any = getattr(connection, "_writer", None)
+        if writer is not None:
+            writer.transport.abort()
+        connection.close()

@@ -1,0 +1,70 @@
+"""Where the parts of a message stand in a Kafka record, and back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from outbox_core.errors import NotAnOutboxMessage
+from outbox_core.wire import Dialect, from_wire, to_wire
+
+if TYPE_CHECKING:
+    from outbox_core.cloud_events import CloudEvents
+    from outbox_core.message import DispatchedMessage
+
+DIALECT: Final = Dialect("ce_")
+MAX_TOPIC_CHARACTERS: Final = 249
+
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")
+
+
+class Placed(NamedTuple):
+    """A message as aiokafka takes it."""
+
+    key: bytes
+    value: bytes
+    headers: list[tuple[str, bytes]]
+
+
+class Record(Protocol):
+    """What is read of a record, as aiokafka's ``ConsumerRecord`` has it."""
+
+    @property
+    def headers(self) -> Iterable[tuple[str, bytes | None]]: ...
+
+    @property
+    def value(self) -> bytes | None: ...
+
+
+def place(message: DispatchedMessage, events: CloudEvents | None, *, key_by_event_id: bool) -> Placed:
+    """The key, the value and the headers. The key is the ordering key, or the event id of a message without one."""
+    wire = to_wire(message, events, DIALECT)
+    meta = message.meta
+    key = str(meta.event_id) if meta.key is None or key_by_event_id else meta.key
+    return Placed(key.encode(), wire.body, [(name, value.encode()) for name, value in wire.headers.items()])
+
+
+def from_record(record: Record) -> DispatchedMessage:
+    """The message as it was dispatched, from what a consumer received, plain or CloudEvents.
+
+    Headers of others come back as user headers. Raises `outbox_core.errors.NotAnOutboxMessage` when the library's own
+    are missing or cannot be read.
+    """
+    if record.value is None:
+        raise NotAnOutboxMessage("it has no value (a tombstone)")
+    headers: dict[str, object] = {name: b"" if value is None else value for name, value in record.headers}
+    return from_wire(headers, record.value, DIALECT)
+
+
+def check_topic_name(value: object) -> str:
+    """The value, if Kafka takes it as a topic's name; a `ValueError` with the broken rule if not."""
+    if not isinstance(value, str):
+        raise ValueError(f"a topic's name must be a str, got {type(value).__name__}")  # noqa: TRY004
+    if not 0 < len(value) <= MAX_TOPIC_CHARACTERS:
+        raise ValueError(f"a topic's name has from 1 to {MAX_TOPIC_CHARACTERS} characters")
+    if _TOPIC.fullmatch(value) is None or value in (".", ".."):
+        raise ValueError(
+            "a topic's name has ASCII letters, digits, '.', '_' and '-', and is neither '.' nor '..'"
+        )
+    return value

@@ -1,0 +1,1 @@
+"""Dispatchers that need no broker, and those that combine others."""

@@ -1,0 +1,219 @@
+"""Dead letters as data: which are meant, what a plan would change, and what the audit keeps of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from uuid import UUID
+
+from outbox_core.errors import ConfigError
+from outbox_core.topic import TopicPattern
+
+if TYPE_CHECKING:
+    from outbox_core.record import StoredMessage
+    from outbox_core.table import TableName
+
+MAX_EVENT_IDS: Final = 1000
+
+LetterPlace: TypeAlias = tuple[datetime, int]
+"""A place in the order of dead letters: ``(dead_at, sequence)``."""
+
+
+class Action(StrEnum):
+    """What an operator can do to messages."""
+
+    REPLAY = "replay"
+    DISCARD = "discard"
+    RELEASE = "release"
+    POSTPONE = "postpone"
+
+
+class GroupBy(StrEnum):
+    """What dead letters are counted by; an hour is that of ``dead_at``, in UTC."""
+
+    CODE = "code"
+    TOPIC = "topic"
+    TENANT = "tenant"
+    HOUR = "hour"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which dead letters are meant: those that meet every condition given.
+
+    ``topic`` is a topic or a pattern (``orders.**``), ``code`` the error code that ``last_error`` begins with.
+    ``since`` (inclusive) and ``until`` (exclusive) bound ``dead_at``, or ``published_at`` where published messages are
+    replayed. At most 1000 ``event_ids``. What changes rows wants at least one condition, or ``everything=True``.
+    """
+
+    topic: str | None = None
+    tenant_id: UUID | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    code: str | None = None
+    event_ids: Sequence[UUID] | None = None
+    everything: bool = False
+
+    def __post_init__(self) -> None:
+        if self.topic is not None:
+            TopicPattern.parse(self.topic)
+        for name in ("since", "until"):
+            moment: datetime | None = getattr(self, name)
+            if moment is not None and moment.tzinfo is None:
+                raise ConfigError(f"{name} must have a time zone, got the naive {moment.isoformat()}")
+        if self.event_ids is not None:
+            ids = tuple(self.event_ids)
+            if not 0 < len(ids) <= MAX_EVENT_IDS:
+                raise ConfigError(f"event_ids must be 1 to {MAX_EVENT_IDS} ids, got {len(ids)}")
+            object.__setattr__(self, "event_ids", ids)
+        if self.code is not None and (not self.code or " " in self.code):
+            raise ConfigError(f"code must be an error code such as TX.TIMEOUT, got {self.code!r}")
+        if self.everything and self.bounded:
+            raise ConfigError("everything=True contradicts the other conditions; give one or the other")
+
+    @property
+    def bounded(self) -> bool:
+        """Whether any condition is given."""
+        return any(value is not None for value in self._conditions().values())
+
+    @property
+    def topic_expression(self) -> str | None:
+        """The topic pattern as a regular expression, for a database that knows no topic patterns."""
+        if self.topic is None:
+            return None
+        wildcards = {"*": "[^.]+", "**": r"[^.]+(\.[^.]+)*"}
+        parts = [wildcards.get(segment, segment) for segment in TopicPattern.parse(self.topic).segments]
+        return "^" + r"\.".join(parts) + "$"
+
+    def as_json(self) -> dict[str, Any]:
+        """The conditions given, as they are put on record."""
+        found: dict[str, Any] = {}
+        for name, value in self._conditions().items():
+            if isinstance(value, datetime):
+                found[name] = value.isoformat()
+            elif isinstance(value, tuple):
+                found[name] = [str(each) for each in self.event_ids or ()]
+            elif value is not None:
+                found[name] = str(value)
+        return found | ({"everything": True} if self.everything else {})
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """What `as_json` put on record."""
+
+        def moment(name: str) -> datetime | None:
+            return datetime.fromisoformat(record[name]) if name in record else None
+
+        return cls(
+            topic=record.get("topic"),
+            tenant_id=UUID(record["tenant_id"]) if "tenant_id" in record else None,
+            since=moment("since"),
+            until=moment("until"),
+            code=record.get("code"),
+            event_ids=[UUID(each) for each in record["event_ids"]] if "event_ids" in record else None,
+            everything=record.get("everything", False),
+        )
+
+    def _conditions(self) -> dict[str, object]:
+        names = ("topic", "tenant_id", "since", "until", "code", "event_ids")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some dead letters, oldest death first. ``next`` is where the next page begins, None after the last."""
+
+    messages: Sequence[StoredMessage]
+    next: LetterPlace | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Dead letters that have a value in common, and when the first and the last of them died."""
+
+    value: str
+    count: int
+    oldest: datetime
+    newest: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ExceededWindow:
+    """A consumer that may no longer know ``count`` of the messages, because they are older than its dedupe window."""
+
+    consumer: str
+    window: timedelta
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would be changed, as of a moment of the database's clock. It changes nothing by itself.
+
+    ``id`` is also that of the audit record: a plan is carried out once, however often it is given. Messages that die
+    after ``as_of`` are not part of it. ``oldest`` and ``newest`` are when the messages died, or were published.
+    """
+
+    id: UUID
+    table: TableName
+    filter: Filter
+    published: bool
+    as_of: datetime
+    total: int
+    topics: Mapping[str, int]
+    oldest: datetime | None
+    newest: datetime | None
+    exceeded: Sequence[ExceededWindow] = ()
+
+    def __str__(self) -> str:
+        kind = "published message(s)" if self.published else "dead letter(s)"
+        lines = [f"{self.total} {kind} of {self.table} as of {self.as_of:%Y-%m-%d %H:%M:%S %Z}"]
+        lines += [f"  {count:>9} {topic}" for topic, count in self.topics.items()]
+        if self.oldest is not None and self.newest is not None:
+            lines.append(f"  from {self.oldest:%Y-%m-%d %H:%M:%S} to {self.newest:%Y-%m-%d %H:%M:%S %Z}")
+        lines += [
+            f"  warning: {each.count} are older than the {each.window} for which {each.consumer} remembers messages"
+            for each in self.exceeded
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """Who did what to messages, when and why, and how far it got.
+
+    ``changed`` of ``planned`` messages have been changed so far; ``finished_at`` is None until all have been looked at.
+    """
+
+    id: UUID
+    action: Action
+    actor: str
+    reason: str
+    filter: Mapping[str, Any]
+    as_of: datetime
+    planned: int
+    changed: int
+    rate: float | None
+    batches: int
+    cursor: LetterPlace | None
+    paced_until: datetime | None
+    started_at: datetime
+    finished_at: datetime | None
+
+    @property
+    def skipped(self) -> int:
+        """How many planned messages had moved on: replayed, discarded or cleaned by somebody else. 0 until the end."""
+        return max(self.planned - self.changed, 0) if self.finished_at is not None else 0
+
+    @property
+    def published(self) -> bool:
+        """Whether published messages are meant, not dead ones."""
+        return bool(self.filter.get("published"))
+
+    @property
+    def selection(self) -> Filter:
+        """The filter of a replay or a discard."""
+        return Filter.from_json(self.filter)

@@ -1,0 +1,145 @@
+"""Sending a window of messages through a link: all at once, an outcome for each, by a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import anyio
+
+from outbox_core.errors import BrokerUnavailable, DispatchTimeout, ProviderError
+from outbox_core.link import Blocked
+
+if TYPE_CHECKING:
+    from outbox_core.dispatcher import Outcome
+    from outbox_core.link import Held, Link
+    from outbox_core.meta import DispatchedMessage
+
+C = TypeVar("C")
+Publish = Callable[[C, "DispatchedMessage"], Awaitable[None]]
+
+_MARGIN: Final = 0.05
+"""Seconds before the deadline at which what is open is given up, or a tenth of the time there is, if that is less."""
+_CANCEL_SECONDS: Final = 0.2
+
+
+class Undecided(Exception):
+    """Raised by a publish that failed together with others, when nobody can tell whose fault it was.
+
+    Each of them is sent again, alone. ``error`` is the outcome of one that fails so when it is alone.
+    """
+
+    def __init__(self, error: ProviderError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+async def send_window(
+    link: Link[C], messages: Sequence[DispatchedMessage], publish: Publish[C], *, deadline: float
+) -> list[Outcome]:
+    """Publish every message, and return by the deadline with what became of each, in order.
+
+    What is open then is `DispatchTimeout`, and so is everything when the deadline has passed already. A client that
+    missed the deadline, was cancelled or found the broker away is retired.
+    """
+    now = anyio.current_time()
+    if now >= deadline:
+        return [_late(0.0) for _ in messages]
+    if not messages:
+        return []
+    until = deadline - min(_MARGIN, (deadline - now) / 10)
+    outcomes = await _send(link, messages, publish, until)
+    for at, outcome in enumerate(outcomes):
+        if isinstance(outcome, Undecided):
+            outcomes[at] = await _send_alone(link, messages[at], publish, until, outcome)
+    return outcomes
+
+
+async def ask(link: Link[C], question: Callable[[C], Awaitable[object]], *, timeout: float) -> None:
+    """A round trip to the broker within so many seconds; raises `BrokerUnavailable`, retiring the client, if not."""
+    until = anyio.current_time() + timeout
+    async with link.use(until) as held:
+        try:
+            async with asyncio.timeout(until - anyio.current_time()):
+                await question(held.client)
+        except TimeoutError:
+            link.retire(held)
+            raise BrokerUnavailable(f"the broker did not answer within {timeout:g} s") from None
+        except BrokerUnavailable as error:
+            if _in_doubt(error):
+                link.retire(held)
+            raise
+        except asyncio.CancelledError:
+            link.retire(held)
+            raise
+
+
+async def _send(
+    link: Link[C], messages: Sequence[DispatchedMessage], publish: Publish[C], until: float
+) -> list[Outcome]:
+    began = anyio.current_time()
+    try:
+        async with link.use(until) as held:
+            try:
+                outcomes = await _publish_all(held, messages, publish, until, began)
+            except asyncio.CancelledError:
+                link.retire(held)
+                raise
+            if any(_in_doubt(outcome) for outcome in outcomes):
+                link.retire(held)
+            return outcomes
+    except BrokerUnavailable as error:
+        return [error] * len(messages)
+
+
+async def _send_alone(
+    link: Link[C], message: DispatchedMessage, publish: Publish[C], until: float, first: Undecided
+) -> Outcome:
+    if anyio.current_time() >= until:
+        return ProviderError(
+            f"failed together with other messages, and there was no time to try it alone: {first}"
+        )
+    (outcome,) = await _send(link, (message,), publish, until)
+    return outcome.error if isinstance(outcome, Undecided) else outcome
+
+
+async def _publish_all(
+    held: Held[C], messages: Sequence[DispatchedMessage], publish: Publish[C], until: float, began: float
+) -> list[Outcome]:
+    tasks = [asyncio.ensure_future(publish(held.client, message)) for message in messages]
+
+    def cut() -> None:
+        for task in tasks:
+            task.cancel()
+
+    held.watchers.add(cut)
+    try:
+        if held.loss is None:
+            await asyncio.wait(tasks, timeout=max(until - anyio.current_time(), 0))
+    finally:
+        held.watchers.discard(cut)
+        open_tasks = [task for task in tasks if not task.done()]
+        if open_tasks:
+            with anyio.CancelScope(shield=True):
+                for _ in range(2):  # a client may swallow its cancellation once
+                    cut()
+                    await asyncio.wait(open_tasks, timeout=_CANCEL_SECONDS / 2)
+    seconds = anyio.current_time() - began
+    return [_outcome(task, held, seconds) for task in tasks]
+
+
+def _in_doubt(outcome: Outcome) -> bool:
+    """Whether the client cannot be trusted with more after this."""
+    in_doubt = isinstance(outcome, BrokerUnavailable | DispatchTimeout | Undecided)
+    return in_doubt and not isinstance(outcome, Blocked)
+
+
+def _outcome(task: asyncio.Future[None], held: Held[C], seconds: float) -> Outcome:
+    if task.done() and not task.cancelled():
+        return task.exception()
+    return held.loss or _late(seconds)
+
+
+def _late(seconds: float) -> DispatchTimeout:
+    return DispatchTimeout(f"not acknowledged within {seconds:.3g} s; whether it was delivered is not known")

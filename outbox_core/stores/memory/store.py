@@ -1,0 +1,275 @@
+"""The in-memory store: every step is done between two moments of the event loop, so each is atomic by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import anyio.lowlevel
+
+from outbox_core.errors import ConfigError, StorageUnavailable
+from outbox_core.headers import NO_HEADERS
+from outbox_core.meta import DispatchedMessage, Meta
+from outbox_core.store import Claim, Failure, KeyId, Predecessor, Row, Span, Tick
+from outbox_core.stores.memory.database import MemoryDatabase, MemoryRow, MemoryTable
+from outbox_core.stores.memory.election import MemoryElection
+from outbox_core.stores.memory.transaction import MemoryTransaction
+
+if TYPE_CHECKING:
+    from outbox_core.table import TableName
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class MemoryStore:
+    """Any number of tables; they appear when first used.
+
+    ``clock`` gives the time, for tests that move it. ``on_hint`` is called with a table's name when a transaction that
+    carried a wake-up hint for it commits. A leader that has been silent for ``takeover`` seconds is replaced.
+
+    One relay at a time works on a store; for more of them on the same data, give each a store of its own: `connect`.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], datetime] = _now,
+        on_hint: Callable[[TableName], None] | None = None,
+        *,
+        takeover: float = 8.0,
+        database: MemoryDatabase | None = None,
+    ) -> None:
+        if takeover <= 0:
+            raise ConfigError(f"takeover must be greater than 0, got {takeover!r}")
+        self.database = MemoryDatabase(clock) if database is None else database
+        self._takeover = timedelta(seconds=takeover)
+        self._session: object | None = object()
+        if on_hint is not None:
+            self.database.listeners[on_hint] = lambda table: None if table is None else on_hint(table)
+
+    def connect(self) -> MemoryStore:
+        """Another client of the same data, with a session of its own: what a second process would have."""
+        return MemoryStore(takeover=self._takeover.total_seconds(), database=self.database)
+
+    def table(self, name: TableName) -> MemoryTable:
+        """The rows of a table, to look at in a test."""
+        return self.database.table(name)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[MemoryTransaction]:
+        """Begin; commit at the end of the block, or roll back when it raises. Needs no open session."""
+        tx = MemoryTransaction(self)
+        try:
+            yield tx
+        except BaseException:
+            tx.end(commit=False)
+            raise
+        tx.end(commit=True)
+
+    @property
+    def pooled(self) -> bool:
+        return False
+
+    async def open(self, tables: Sequence[TableName]) -> None:
+        await anyio.lowlevel.checkpoint()
+        if self._session is None:
+            self._session = object()
+        for table in tables:
+            self.database.table(table)
+
+    async def close(self) -> None:
+        self.abort()
+
+    def abort(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            self.database.end_session(session)
+
+    def election(self, table: TableName) -> MemoryElection:
+        return MemoryElection(table, self.database, self._takeover, self._live)
+
+    def listen(self, callback: Callable[[TableName | None], None]) -> None:
+        self.database.listeners[self._live()] = callback
+
+    async def attend(self) -> None:
+        await anyio.lowlevel.checkpoint()
+        self._live()
+
+    async def claim(self, table: TableName, claim: Claim) -> list[Row]:
+        memory, now = await self._step(table)
+        if claim.term is not None and claim.term != self.database.leadership(table).term:
+            return []
+        ttl, held, shut = timedelta(seconds=claim.lock_ttl), set(claim.held), set(claim.shut)
+        due = [
+            row
+            for row in memory.rows.values()
+            if row.published_at is None
+            and row.is_due(now, ttl)
+            and (row.available_at, row.sequence) >= claim.since
+            and row.key_id not in held
+            and row.record.topic not in shut
+        ]
+        due.sort(key=_place)
+        return _leased(table, claim, due[: claim.limit], now)
+
+    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> list[Row]:
+        memory, now = await self._step(table)
+        if claim.term != self.database.leadership(table).term:
+            return []
+        ttl = timedelta(seconds=claim.lock_ttl)
+        due: list[MemoryRow] = []
+        for key_id, wanted in keys.items():
+            heads = [row for row in memory.of_key(key_id) if row.dead_at is None][:wanted]
+            due.extend(row for row in heads if row.is_due(now, ttl))
+        return _leased(table, claim, due, now)
+
+    async def undo(self, table: TableName, claim: Claim) -> int:
+        memory, _ = await self._step(table)
+        rows = memory.leased(claim.token)
+        for row in rows:
+            row.unlock()
+            row.attempts -= 1
+        return len(rows)
+
+    async def predecessors(
+        self, table: TableName, claim: Claim, spans: Sequence[Span], *, dead_too: bool
+    ) -> dict[KeyId, Predecessor]:
+        memory, now = await self._step(table)
+        ttl = timedelta(seconds=claim.lock_ttl)
+        found: dict[KeyId, Predecessor] = {}
+        for span in spans:
+            for row in memory.of_key(span.key_id):
+                if (
+                    span.after < row.sequence < span.before
+                    and row.lock_token != claim.token
+                    and not row.replays
+                    and (dead_too or row.dead_at is None)
+                ):
+                    found[span.key_id] = Predecessor(row.sequence, _wait(row, now, ttl))
+                    break
+        return found
+
+    async def publish(
+        self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, delete: bool
+    ) -> set[UUID]:
+        memory, now = await self._step(table)
+        rows = _held(memory, leases)
+        for row in rows.values():
+            row.unlock()
+            row.published_at, row.last_error = now, None
+            if delete:
+                del memory.rows[row.record.event_id]
+        return set(rows)
+
+    async def fail(self, table: TableName, failures: Sequence[Failure]) -> set[UUID]:
+        memory, now = await self._step(table)
+        rows = _held(memory, ((failure.id, failure.token) for failure in failures))
+        for failure in failures:
+            row = rows.get(failure.id)
+            if row is None:
+                continue
+            row.unlock()
+            row.last_error = failure.error
+            row.attempts -= failure.refund
+            if failure.dead:
+                row.dead_at = now
+            else:
+                row.available_at = now + timedelta(seconds=failure.delay)
+        return set(rows)
+
+    async def release(
+        self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, restamp: bool
+    ) -> set[UUID]:
+        memory, now = await self._step(table)
+        rows = _held(memory, leases)
+        for row in rows.values():
+            row.unlock()
+            row.attempts -= 1
+            if restamp:
+                row.available_at = now
+        return set(rows)
+
+    async def tick(self, table: TableName) -> Tick:
+        _, now = await self._step(table)
+        return Tick(now, frozenset(self.database.running))
+
+    async def end_stuck_sessions(self, table: TableName, older_than: float) -> list[int]:
+        del older_than  # no session here can stand still half-way
+        await self._step(table)
+        return []
+
+    async def _step(self, table: TableName) -> tuple[MemoryTable, datetime]:
+        """The only wait of a step, before anything is done: a cancelled step has not happened."""
+        await anyio.lowlevel.checkpoint()
+        self._live()
+        return self.database.table(table), self.database.clock()
+
+    def _live(self) -> object:
+        if self._session is None:
+            raise StorageUnavailable("the in-memory store is closed; open() it again")
+        return self._session
+
+
+def _place(row: MemoryRow) -> tuple[datetime, int]:
+    return (row.available_at, row.sequence)
+
+
+def _wait(row: MemoryRow, now: datetime, lock_ttl: timedelta) -> float | None:
+    if row.dead_at is not None:
+        return None
+    free_at = now if row.locked_at is None else row.locked_at + lock_ttl
+    return (max(row.available_at, free_at, now) - now).total_seconds()
+
+
+def _held(memory: MemoryTable, leases: Iterable[tuple[UUID, UUID]]) -> dict[UUID, MemoryRow]:
+    """The rows, by id, whose lease still has the token it is asserted to have."""
+    tokens = dict(leases)
+    return {
+        row.record.id: row
+        for row in memory.rows.values()
+        if row.lock_token is not None and tokens.get(row.record.id) == row.lock_token
+    }
+
+
+def _leased(table: TableName, claim: Claim, due: Sequence[MemoryRow], now: datetime) -> list[Row]:
+    """Lease rows, in the order given, until their payloads fill the claim; returned in the order of their places."""
+    taken: list[MemoryRow] = []
+    size = 0
+    for row in due:
+        if size >= claim.max_bytes:
+            break
+        size += len(_payload(row))
+        row.lease(claim.token, now)
+        taken.append(row)
+    taken.sort(key=_place)
+    return [_row(table, claim.token, row) for row in taken]
+
+
+def _payload(row: MemoryRow) -> bytes:
+    record = row.record
+    return record.payload.encode() if record.payload is not None else record.body or b""
+
+
+def _row(table: TableName, token: UUID, row: MemoryRow) -> Row:
+    record = row.record
+    meta = Meta(
+        table=str(table),
+        tenant_id=record.tenant_id,
+        topic=record.topic,
+        event_id=record.event_id,
+        sequence=row.sequence,
+        attempts=row.attempts,
+        replays=row.replays,
+        key=record.key,
+        headers=NO_HEADERS if record.headers is None else json.loads(record.headers),
+        created_at=row.created_at,
+        traceparent=record.traceparent,
+        tracestate=record.tracestate,
+    )
+    message = DispatchedMessage(meta, _payload(row), record.content_type or "application/json")
+    return Row(record.id, token, message, row.available_at, row.key_id)

@@ -1,0 +1,5 @@
+-- One message without its content: readable for whoever may not see payloads.
+SELECT
+    {include queries/letter_columns.sql}
+FROM {table}
+WHERE event_id = $1

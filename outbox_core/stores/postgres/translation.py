@@ -1,0 +1,30 @@
+"""A driver's errors in this library's terms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from outbox_core.errors import PermissionDenied, SchemaMissing, StorageError, StorageUnavailable
+from outbox_core.stores.postgres.sessions import summary
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from outbox_core.table import TableName
+
+_TRANSIENT: Final = ("08", "40", "53", "55", "57")
+_READ_ONLY: Final = "25006"
+_UNDEFINED_TABLE: Final = ("42P01", "3F000")
+_INSUFFICIENT_PRIVILEGE: Final = "42501"
+
+
+def translated(error: asyncpg.PostgresError, table: TableName, action: str) -> StorageError:
+    """A driver's error in this library's terms. Its text is left behind: it may quote a payload."""
+    state = error.sqlstate or ""
+    if state in _UNDEFINED_TABLE:
+        return SchemaMissing(table)
+    if state == _INSUFFICIENT_PRIVILEGE:
+        return PermissionDenied(table, f"{action} messages of")
+    if state == _READ_ONLY or state.startswith(_TRANSIENT):
+        return StorageUnavailable(f"the database cannot {action} now: {summary(error)}")
+    return StorageError(f"the database refused to {action} messages of {table}: {summary(error)}")

@@ -1,0 +1,25 @@
+"""The suite every store passes.
+
+    @pytest.mark.asyncio
+    class TestSqlite(StoreContract):
+        @pytest.fixture
+        def database(self) -> Database:
+            return SqliteDatabase(...)
+
+`Database` says what to provide.
+"""
+
+from __future__ import annotations
+
+from outbox_core.testing.contracts.storing.claims import ClaimContract
+from outbox_core.testing.contracts.storing.database import Database
+from outbox_core.testing.contracts.storing.keys import KeyContract
+from outbox_core.testing.contracts.storing.leadership import LeadershipContract
+from outbox_core.testing.contracts.storing.leases import LeaseContract
+from outbox_core.testing.contracts.storing.sessions import SessionContract
+
+__all__ = ["Database", "StoreContract"]
+
+
+class StoreContract(ClaimContract, LeaseContract, KeyContract, LeadershipContract, SessionContract):
+    """Everything a relay relies on."""

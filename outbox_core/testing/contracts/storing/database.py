@@ -1,0 +1,34 @@
+"""What the stores' suite must know about a database, and be able to do to it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from outbox_core.store import Store
+    from outbox_core.table import TableName
+
+
+class Database(ABC):
+    """A database under test. Each test gets one from the fixture ``database``, its table empty."""
+
+    table: TableName
+    takeover: float
+    """Seconds of silence after which the stores made here replace a leader; about 1, for the suite waits for it."""
+    hears_hints: bool = True
+    """Whether wake-up hints arrive at all; behind a transaction pooler they do not."""
+
+    @abstractmethod
+    def make(self) -> Store:
+        """A new client of the same data, with sessions of its own, not opened yet. The suite opens and closes it."""
+
+    @abstractmethod
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """An open transaction that `Outbox.enqueue` accepts: committed with the block, rolled back when it raises."""
+
+    @abstractmethod
+    async def replay(self, event_id: UUID) -> None:
+        """Make a dead message pending again, due now, its ``replays`` counted up: what an operator does."""

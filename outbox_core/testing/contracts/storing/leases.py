@@ -1,0 +1,163 @@
+"""What the owner of a lease may write, and that nobody else may."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from outbox_core.message import Message
+from outbox_core.record import State
+from outbox_core.testing.contracts.driving import expect
+from outbox_core.testing.contracts.storing.claims import TOPIC
+from outbox_core.testing.contracts.storing.scene import NOBODY, at_work, equal, failure, ids, leases
+
+if TYPE_CHECKING:
+    from outbox_core.testing.contracts.storing.database import Database
+
+
+class LeaseContract:
+    """Every write names the lease it is made under, and changes nothing when that lease is over."""
+
+    async def test_publishing_marks_the_row(self, database: Database) -> None:
+        message = Message(TOPIC, 1)
+        async with at_work(database) as scene:
+            await scene.write(message)
+            row = await scene.claim_one()
+            await scene.store.fail(scene.table, [failure(row)])
+            (row,) = await scene.claim_when_due()
+            done = await scene.store.publish(scene.table, leases([row]), delete=False)
+            equal(done, {row.id}, "ids whose lease held")
+            stored = await scene.look(message)
+            equal((stored.state, stored.attempts, stored.last_error), (State.PUBLISHED, 2, None), "the row")
+            expect(stored.published_at is not None, "published_at is not set")
+            again = await scene.store.publish(scene.table, leases([row]), delete=False)
+            equal(again, NOBODY, "ids of a second publication")
+            equal(await scene.claim(lock_ttl=0.0), [], "rows to claim")
+
+    async def test_publishing_may_delete_the_row(self, database: Database) -> None:
+        message, other = Message(TOPIC, 1), Message(TOPIC, 2)
+        async with at_work(database) as scene:
+            await scene.write(message, other)
+            row = await scene.claim_one(limit=1)
+            equal(await scene.store.publish(scene.table, leases([row]), delete=True), {row.id}, "ids")
+            expect(await scene.is_gone(message), "the row is still there")
+            equal((await scene.look(other)).state, State.PENDING, "the other row")
+
+    async def test_a_wrong_token_changes_nothing(self, database: Database) -> None:
+        message = Message(TOPIC, 1)
+        async with at_work(database) as scene:
+            await scene.write(message)
+            row = await scene.claim_one()
+            before = await scene.look(message)
+            good, row.token = row.token, uuid4()
+            for delete in (False, True):
+                done = await scene.store.publish(scene.table, leases([row]), delete=delete)
+                equal(done, NOBODY, "ids published")
+            for verdict in (failure(row), failure(row, dead=True), failure(row, refund=True)):
+                equal(await scene.store.fail(scene.table, [verdict]), NOBODY, "ids failed")
+            for restamp in (False, True):
+                done = await scene.store.release(scene.table, leases([row]), restamp=restamp)
+                equal(done, NOBODY, "ids released")
+            equal(await scene.store.undo(scene.table, scene.terms()), 0, "rows undone")
+            equal(await scene.look(message), before, "the row")
+            done = await scene.store.publish(scene.table, [(row.id, good)], delete=False)
+            equal(done, {row.id}, "ids under the good token")
+
+    async def test_the_owner_of_a_void_lease_is_refused_once_another_has_the_row(
+        self, database: Database
+    ) -> None:
+        message = Message(TOPIC, 1)
+        async with at_work(database) as scene:
+            await scene.write(message)
+            stale = await scene.claim_one()
+            (fresh,) = await scene.claim_when_due(lock_ttl=0.02)
+            before = await scene.look(message)
+            equal(await scene.store.publish(scene.table, leases([stale]), delete=False), NOBODY, "published")
+            equal(await scene.store.fail(scene.table, [failure(stale, dead=True)]), NOBODY, "failed")
+            equal(await scene.store.release(scene.table, leases([stale]), restamp=True), NOBODY, "released")
+            equal(await scene.look(message), before, "the row")
+            equal(await scene.store.fail(scene.table, [failure(fresh)]), {fresh.id}, "failed by its owner")
+
+    async def test_a_batch_applies_what_it_can(self, database: Database) -> None:
+        messages = [Message(TOPIC, n) for n in range(3)]
+        async with at_work(database) as scene:
+            await scene.write(*messages)
+            rows = await scene.claim()
+            rows[1].token = uuid4()
+            done = await scene.store.publish(scene.table, leases(rows), delete=False)
+            equal(done, {rows[0].id, rows[2].id}, "ids whose lease held")
+            states = [(await scene.look(message)).state for message in messages]
+            equal(states, [State.PUBLISHED, State.IN_FLIGHT, State.PUBLISHED], "states")
+
+    async def test_nothing_to_write_is_no_error(self, database: Database) -> None:
+        async with at_work(database) as scene:
+            equal(await scene.store.publish(scene.table, (), delete=False), NOBODY, "published")
+            equal(await scene.store.publish(scene.table, (), delete=True), NOBODY, "deleted")
+            equal(await scene.store.fail(scene.table, ()), NOBODY, "failed")
+            equal(await scene.store.release(scene.table, (), restamp=True), NOBODY, "released")
+
+    async def test_a_failure_puts_the_row_off(self, database: Database) -> None:
+        message = Message(TOPIC, 1)
+        async with at_work(database) as scene:
+            await scene.write(message)
+            row = await scene.claim_one()
+            now = (await scene.store.tick(scene.table)).now
+            equal(await scene.store.fail(scene.table, [failure(row, delay=0.4)]), {row.id}, "ids")
+            stored = await scene.look(message)
+            equal((stored.state, stored.attempts), (State.PENDING, 1), "state and attempts")
+            equal(stored.last_error, "PROVIDER.TEST refused", "last_error")
+            delay = (stored.available_at - now).total_seconds()
+            expect(0.4 <= delay < 5, f"put off by {delay:g} s instead of 0.4 s from now")
+            equal(await scene.claim(), [], "rows before their time")
+            (again,) = await scene.claim_when_due()
+            equal(again.message.meta.attempts, 2, "attempts of the next claim")
+
+    async def test_a_failure_may_give_the_attempt_back(self, database: Database) -> None:
+        message = Message(TOPIC, 1)
+        async with at_work(database) as scene:
+            await scene.write(message)
+            row = await scene.claim_one()
+            await scene.store.fail(scene.table, [failure(row, refund=True)])
+            equal((await scene.look(message)).attempts, 0, "attempts")
+
+    async def test_a_failure_may_be_the_last(self, database: Database) -> None:
+        message = Message(TOPIC, 1)
+        async with at_work(database) as scene:
+            await scene.write(message)
+            row = await scene.claim_one()
+            equal(await scene.store.fail(scene.table, [failure(row, dead=True)]), {row.id}, "ids")
+            stored = await scene.look(message)
+            equal((stored.state, stored.attempts), (State.DEAD, 1), "state and attempts")
+            expect(stored.dead_at is not None, "dead_at is not set")
+            equal(await scene.claim(lock_ttl=0.0), [], "rows to claim")
+
+    async def test_a_release_gives_everything_back(self, database: Database) -> None:
+        message = Message(TOPIC, 1)
+        async with at_work(database) as scene:
+            await scene.write(message)
+            before = await scene.look(message)
+            row = await scene.claim_one()
+            equal(await scene.store.release(scene.table, leases([row]), restamp=False), {row.id}, "ids")
+            equal(await scene.look(message), before, "the row")
+            row = await scene.claim_one()
+            await scene.store.release(scene.table, leases([row]), restamp=True)
+            stored = await scene.look(message)
+            equal(stored.attempts, 0, "attempts")
+            expect(stored.available_at > before.available_at, "the row was not stamped anew")
+            equal(ids(await scene.claim()), [message.event_id], "rows to claim at once")
+
+    async def test_undoing_a_claim_releases_its_rows_and_no_others(self, database: Database) -> None:
+        messages = [Message(TOPIC, n) for n in range(5)]
+        async with at_work(database) as scene:
+            await scene.write(*messages)
+            others = await scene.claim(limit=2)
+            claim = scene.terms(limit=10)
+            rows = await scene.store.claim(scene.table, claim)
+            await scene.store.publish(scene.table, leases(rows[:1]), delete=False)
+            equal(await scene.store.undo(scene.table, claim), 2, "rows released")
+            equal(await scene.store.undo(scene.table, claim), 0, "rows released the second time")
+            stored = [await scene.look(message) for message in messages]
+            wanted = [(State.IN_FLIGHT, 1)] * 2 + [(State.PUBLISHED, 1)] + [(State.PENDING, 0)] * 2
+            equal([(row.state, row.attempts) for row in stored], wanted, "states and attempts")
+            done = await scene.store.publish(scene.table, leases(others), delete=False)
+            equal(len(done), 2, "leases of the other claim that still hold")

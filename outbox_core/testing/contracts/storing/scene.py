@@ -1,0 +1,121 @@
+"""A store at work, and short ways to say what happens to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID, uuid4
+
+import anyio
+
+from outbox_core.outbox import Outbox
+from outbox_core.store import Claim, Election, Failure, KeyId, Row, Store
+from outbox_core.testing.contracts.driving import expect
+
+if TYPE_CHECKING:
+    from outbox_core.message import Message
+    from outbox_core.record import StoredMessage
+    from outbox_core.testing.contracts.storing.database import Database
+
+NIL: Final = UUID(int=0)
+NOBODY: Final[frozenset[UUID]] = frozenset()
+LONG: Final = 30.0
+"""A lease that does not end during a test."""
+PATIENCE: Final = 10.0
+_PAUSE: Final = 0.02
+
+
+def equal(actual: object, wanted: object, what: str) -> None:
+    """Fail the test, with both values, unless they are equal."""
+    expect(actual == wanted, f"{what}: expected {wanted!r}, got {actual!r}")
+
+
+def key_id(key: str, tenant: UUID = NIL) -> KeyId:
+    return (tenant, key)
+
+
+def ids(rows: Sequence[Row]) -> list[UUID]:
+    """The ``event_id`` of each row."""
+    return [row.message.meta.event_id for row in rows]
+
+
+def leases(rows: Sequence[Row]) -> list[tuple[UUID, UUID]]:
+    return [(row.id, row.token) for row in rows]
+
+
+def failure(row: Row, *, delay: float = 0.0, refund: bool = False, dead: bool = False) -> Failure:
+    return Failure(row.id, row.token, "PROVIDER.TEST refused", delay, refund, dead)
+
+
+class Scene:
+    """One store that leads its table."""
+
+    def __init__(self, database: Database, store: Store, election: Election, term: int) -> None:
+        self.database = database
+        self.store = store
+        self.election = election
+        self.term = term
+        self.table = database.table
+        self.outbox = Outbox(database.table, hint=False)
+
+    async def write(self, *messages: Message) -> list[int]:
+        """Commit messages; their sequences."""
+        async with self.database.transaction() as tx:
+            return await self.outbox.enqueue_many(tx, messages)
+
+    async def look(self, message: Message) -> StoredMessage:
+        async with self.database.transaction() as tx:
+            found = await self.outbox.get(tx, message.event_id, payload=True)
+        if found is None:
+            raise AssertionError(f"the row of {message.topic} is gone")
+        return found
+
+    async def is_gone(self, message: Message) -> bool:
+        async with self.database.transaction() as tx:
+            return await self.outbox.get(tx, message.event_id) is None
+
+    def terms(self, **changes: Any) -> Claim:
+        """A claim's terms: plenty of everything unless said otherwise."""
+        given: dict[str, Any] = {
+            "token": uuid4(),
+            "term": self.term,
+            "limit": 100,
+            "max_bytes": 1 << 20,
+            "lock_ttl": LONG,
+        }
+        return Claim(**(given | changes))
+
+    async def claim(self, **changes: Any) -> list[Row]:
+        return await self.store.claim(self.table, self.terms(**changes))
+
+    async def claim_one(self, **changes: Any) -> Row:
+        rows = await self.claim(**changes)
+        equal(len(rows), 1, "rows claimed")
+        return rows[0]
+
+    async def claim_when_due(self, **changes: Any) -> list[Row]:
+        """Claim again and again until something comes."""
+        with anyio.move_on_after(PATIENCE):
+            while True:
+                rows = await self.claim(**changes)
+                if rows:
+                    return rows
+                await anyio.sleep(_PAUSE)
+        raise AssertionError(f"nothing could be claimed for {PATIENCE:g} s")
+
+
+@asynccontextmanager
+async def at_work(database: Database) -> AsyncGenerator[Scene]:
+    """A store that is open and leads."""
+    store = database.make()
+    await store.open([database.table])
+    try:
+        election = store.election(database.table)
+        term = await election.campaign()
+        if term is None:
+            raise AssertionError("the only candidate was not elected")
+        yield Scene(database, store, election, term)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.close()

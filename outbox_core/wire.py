@@ -1,0 +1,134 @@
+"""The form of a message on the wire, plain or as a CloudEvent, before an adapter places it and after it has read it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, unquote
+
+from outbox_core import cloud_events, headers
+from outbox_core.errors import InvalidHeader, NotAnOutboxMessage, PermanentError
+from outbox_core.headers import CONTENT_TYPE, EVENT_ID, WIRE_HEADERS, Headers, unsafe_character
+
+if TYPE_CHECKING:
+    from outbox_core.cloud_events import CloudEvents
+    from outbox_core.meta import DispatchedMessage
+
+_PREFIX: Final = re.compile(r"ce[-_]|cloudevents[_:]")
+_CLOUD_EVENT: Final = "application/cloudevents"
+# CloudEvents, HTTP binding 3.1.3.2: printable ASCII but space, double quote and percent stands for itself.
+_UNESCAPED: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a broker's binding of CloudEvents names the headers of binary mode, and whether it percent-encodes them."""
+
+    prefix: str
+    percent_encoded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """What an adapter places: headers, all one line of text, and a body."""
+
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def content_type(self) -> str:
+        """The media type of the body: the message's own, or that of a structured CloudEvent."""
+        return self.headers[CONTENT_TYPE]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body and of the headers' names and values, in UTF-8."""
+        return len(self.body) + sum(
+            len(name.encode()) + len(value.encode()) for name, value in self.headers.items()
+        )
+
+
+def to_wire(message: DispatchedMessage, events: CloudEvents | None, dialect: Dialect) -> Wire:
+    """The headers and the body of a message. The header ``event-id`` is there in every form.
+
+    Raises `PermanentError` for a header that a client would rewrite or a broker misread. What was enqueued through
+    the library has none; a row that was written by hand may.
+    """
+    plain = _checked(message, headers.to_headers(message))
+    if events is None:
+        return Wire(plain, message.payload)
+    attributes = events.attributes(plain)
+    placed = {name: value for name, value in plain.items() if name not in WIRE_HEADERS}
+    placed[EVENT_ID] = plain[EVENT_ID]
+    if events.mode == "structured":
+        placed[CONTENT_TYPE] = cloud_events.STRUCTURED_CONTENT_TYPE
+        return Wire(placed, cloud_events.to_document(attributes, message.payload))
+    placed[CONTENT_TYPE] = attributes.pop("datacontenttype")
+    for name, value in attributes.items():
+        placed[dialect.prefix + name] = quote(value, safe=_UNESCAPED) if dialect.percent_encoded else value
+    return Wire(placed, message.payload)
+
+
+def _checked(message: DispatchedMessage, plain: dict[str, str]) -> dict[str, str]:
+    if message.meta.headers:
+        try:
+            Headers(message.meta.headers)
+        except InvalidHeader as error:
+            raise PermanentError(str(error)) from None
+    for name, value in plain.items():
+        unsafe = unsafe_character(value)
+        if unsafe is not None or value != value.strip():
+            found = unsafe or "white space around it"
+            raise PermanentError(f"the header {name!r} has {found}; a header is one line of text")
+    return plain
+
+
+def from_wire(given: Mapping[str, object], body: bytes, dialect: Dialect) -> DispatchedMessage:
+    """The message as it was dispatched, whichever of the forms it has. Raises `NotAnOutboxMessage`."""
+    content_type = _content_type(given)
+    if content_type.lower().startswith(_CLOUD_EVENT):
+        if not content_type.lower().startswith(f"{_CLOUD_EVENT}+json"):
+            raise NotAnOutboxMessage(f"it is a CloudEvent as {content_type!r}, and only +json can be read")
+        attributes, payload = cloud_events.from_document(body)
+        return headers.from_headers({**_users(given), **cloud_events.to_headers(attributes)}, payload)
+    attributes = _attributes(given, dialect)
+    if "specversion" not in attributes:
+        return headers.from_headers(given, body)
+    attributes["datacontenttype"] = content_type
+    return headers.from_headers({**_users(given), **cloud_events.to_headers(attributes)}, body)
+
+
+def text_of(value: object) -> str:
+    """A header's value as text, whatever a client made of it."""
+    if isinstance(value, str):
+        return value
+    return value.decode("utf-8", "replace") if isinstance(value, bytes | bytearray) else str(value)
+
+
+def _content_type(given: Mapping[str, object]) -> str:
+    for name, value in given.items():
+        if name.lower() == CONTENT_TYPE:
+            return text_of(value)
+    return ""
+
+
+def _attributes(given: Mapping[str, object], dialect: Dialect) -> dict[str, str]:
+    attributes: dict[str, str] = {}
+    for name, value in given.items():
+        lowered = name.lower()
+        match = _PREFIX.match(lowered)
+        if match is not None:
+            text = text_of(value)
+            attributes[lowered[match.end() :]] = unquote(text) if dialect.percent_encoded else text
+    return attributes
+
+
+def _users(given: Mapping[str, object]) -> dict[str, object]:
+    """What is neither the library's nor CloudEvents' own."""
+    return {
+        name: value
+        for name, value in given.items()
+        if name.lower() not in WIRE_HEADERS and _PREFIX.match(name.lower()) is None
+    }

@@ -1,0 +1,158 @@
+"""A table, a way to fill and read it, relays with short settings, and what they told."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+from uuid import UUID
+
+import asyncpg
+
+from outbox_core import schema
+from outbox_core.dispatcher import Dispatcher
+from outbox_core.message import Message
+from outbox_core.meta import DispatchedMessage
+from outbox_core.observer import Event
+from outbox_core.outbox import Outbox
+from outbox_core.relay import Relay
+from tests.services.postgres import Database
+
+TABLE = "shop.orders_outbox"
+TOPIC = "shop.order.placed.v1"
+QUICK: dict[str, Any] = {
+    "poll_interval": 0.05,
+    "dispatch_timeout": 0.5,
+    "database_timeout": 3.0,
+    "lock_ttl": 8.0,
+    "backoff_base": 0.02,
+    "backoff_cap": 0.05,
+    "backoff_jitter": 0.0,
+}
+E = TypeVar("E", bound=Event)
+
+
+class Heard:
+    """An observer that remembers."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def __call__(self, event: Event, /) -> None:
+        self.events.append(event)
+
+    def of(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+class Bench:
+    """One table in a database of the test's own."""
+
+    def __init__(self, dsn: str, connection: asyncpg.Connection) -> None:
+        self.dsn = dsn
+        self.connection = connection
+        self.outbox = Outbox(TABLE)
+        self.heard = Heard()
+
+    def relay(
+        self,
+        dispatcher: Dispatcher | Callable[[DispatchedMessage], Awaitable[None]],
+        *,
+        observers: Sequence[Callable[[Event], None]] = (),
+        **settings: Any,
+    ) -> Relay:
+        return Relay(
+            self.dsn,
+            table=TABLE,
+            dispatcher=dispatcher,
+            observers=(self.heard, *observers),
+            **(QUICK | settings),
+        )
+
+    async def enqueue(self, *payloads: object, topic: str = TOPIC, **fields: Any) -> list[UUID]:
+        """Write one message per payload, in one committed transaction."""
+        messages = [Message(topic, payload, **fields) for payload in payloads]
+        async with self.connection.transaction():
+            await self.outbox.enqueue_many(self.connection, messages)
+        return [message.event_id for message in messages]
+
+    async def rows(self) -> list[asyncpg.Record]:
+        """Every row by sequence, with its state and its content as text."""
+        return await self.connection.fetch(
+            f"""
+            SELECT sequence, attempts, last_error, lock_token, payload::text AS content, CASE
+                WHEN dead_at IS NOT NULL THEN 'dead' WHEN published_at IS NOT NULL THEN 'published'
+                WHEN lock_token IS NOT NULL THEN 'in_flight' ELSE 'pending' END AS state
+            FROM {TABLE} ORDER BY sequence
+            """  # noqa: S608 - a constant
+        )
+
+    async def row(self) -> asyncpg.Record:
+        """The only row."""
+        (row,) = await self.rows()
+        return row
+
+    async def states(self) -> dict[str, int]:
+        return dict(Counter(row["state"] for row in await self.rows()))
+
+    async def settled(self, timeout: float = 20.0) -> dict[str, int]:
+        """Wait until every row is published or dead; how many of each."""
+
+        async def done() -> bool:
+            return not (await self.states()).keys() & {"pending", "in_flight"}
+
+        await until(done, timeout)
+        return await self.states()
+
+    async def sessions(self) -> int:
+        """Relay sessions the server knows of in this database."""
+        count: int = await self.connection.fetchval(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name LIKE 'outbox:%'"
+        )
+        return count
+
+    async def locks(self) -> int:
+        """Advisory locks held in this database."""
+        count: int = await self.connection.fetchval(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+        return count
+
+    async def nothing_is_left(self) -> None:
+        """No session and no lock of a relay remains, as soon as the server has noticed."""
+
+        async def clean() -> bool:
+            return await self.sessions() == 0 and await self.locks() == 0
+
+        await until(clean)
+
+
+@asynccontextmanager
+async def prepared(database: Database) -> AsyncIterator[Bench]:
+    """A bench with an empty table, current in schema."""
+    connection = await asyncpg.connect(database.dsn)
+    try:
+        await schema.create(connection, TABLE)
+        yield Bench(database.dsn, connection)
+    finally:
+        await connection.close()
+
+
+async def until(condition: Callable[[], bool | Awaitable[bool]], timeout: float = 20.0) -> None:
+    """Look again and again until the condition holds; fail after ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        held = condition()
+        if held if isinstance(held, bool) else await held:
+            return
+        assert time.monotonic() < deadline, f"did not come true within {timeout:g} s"
+        await asyncio.sleep(0.01)
+
+
+async def ignore(message: DispatchedMessage) -> None:
+    """A destination that acknowledges everything."""

@@ -1,0 +1,17 @@
+"""A trial on a database of the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+from tests.integration.relay.trial import Trial
+from tests.services.postgres import Database
+
+
+@pytest_asyncio.fixture
+async def trial(database: Database, tmp_path: Path) -> AsyncIterator[Trial]:
+    async with Trial.opened(database.dsn, tmp_path) as opened:
+        yield opened

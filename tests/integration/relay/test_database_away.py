@@ -1,0 +1,259 @@
+"""PostgreSQL goes away and comes back: the relay waits without harm and is at work again within seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from outbox_core import schema
+from tests.conftest import skipped_or_failed_when_missing
+from tests.integration.relay.trial import QUICK, TABLE, Trial, until
+from tests.services.postgres import PostgresServer
+from tests.services.proxy import FaultProxy
+from tests.services.session import Services
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.postgres]
+
+BACK_WITHIN = 5.0
+PATIENT: dict[str, Any] = {"lock_ttl": 10.0, "database_timeout": 2.0}
+
+
+@pytest.fixture(scope="module")
+def server(services: Services) -> Iterator[PostgresServer]:
+    """A durable PostgreSQL of these tests' own. Each leaves it running."""
+    with skipped_or_failed_when_missing(), services.private(PostgresServer) as started:
+        yield started
+
+
+@pytest_asyncio.fixture
+async def breakable(server: PostgresServer, unique_name: str, tmp_path: Path) -> AsyncIterator[Trial]:
+    with server.fresh_database(f"outbox_test_{unique_name}") as database:
+        async with Trial.opened(database.dsn, tmp_path) as opened:
+            yield opened
+
+
+@pytest.mark.parametrize(
+    ("how", "single_active"),
+    [("kill", True), ("stop", True), ("kill", False)],
+    ids=["kill", "stop", "workers"],
+)
+async def test_the_server_restarts(
+    breakable: Trial, server: PostgresServer, how: str, single_active: bool
+) -> None:
+    async with breakable.running(single_active=single_active):
+        await breakable.enqueue(5)
+        await breakable.until_published(5)
+        await breakable.enqueue(3, delay=0.5)
+        await asyncio.to_thread(getattr(server, how))
+        await until(lambda: bool(breakable.journal.events("Reconnecting")), 5.0, "noticing it")
+        await asyncio.to_thread(server.start)
+        back = time.monotonic()
+        await breakable.reconnect()
+        await breakable.enqueue(2)
+        await breakable.until_published(10)
+        assert time.monotonic() - back < BACK_WITHIN
+    rows = await breakable.rows()
+    assert sorted(breakable.journal.delivered()) == sorted(rows)
+    assert all(row["attempts"] == 1 for row in rows.values())
+
+
+async def test_a_long_outage_does_not_make_completions_wait_long(
+    breakable: Trial, server: PostgresServer
+) -> None:
+    """What the broker acknowledged during the outage is on record before its lease is over, so nobody repeats it."""
+    settings: dict[str, Any] = {
+        "backoff_base": 30.0,
+        "backoff_cap": 60.0,
+        "lock_ttl": 20.0,
+        "dispatch_timeout": 3.0,
+    }
+    await breakable.enqueue(1, "slow")
+    async with breakable.running(**settings):
+        await until(lambda: bool(breakable.journal.read("dispatch")), 5.0, "the dispatch")
+        await asyncio.to_thread(server.kill)
+        await until(lambda: len(breakable.journal.events("Reconnecting")) >= 2, 8.0, "noticing it")
+        assert breakable.journal.delivered() == [1]
+        await asyncio.to_thread(server.start)
+        back = time.monotonic()
+        await breakable.reconnect()
+        await breakable.until_published(1, 15.0)
+        assert time.monotonic() - back < BACK_WITHIN
+    assert breakable.journal.delivered() == [1]
+
+
+async def test_the_server_becomes_read_only(breakable: Trial) -> None:
+    async with breakable.running():
+        await breakable.enqueue(2)
+        await breakable.until_published(2)
+        await breakable.enqueue(3, delay=0.4)
+        await _read_only(breakable, "on")
+        await until(lambda: bool(breakable.journal.events("LeaderLost")), 5.0, "stepping down")
+        assert any("25006" in line["error"] for line in breakable.journal.events("Reconnecting"))
+        await _read_only(breakable, "off")
+        back = time.monotonic()
+        await breakable.until_published(5)
+        assert time.monotonic() - back < BACK_WITHIN
+    assert sorted(breakable.journal.delivered()) == [1, 2, 3, 4, 5]
+    assert all(row["attempts"] == 1 for row in (await breakable.rows()).values())
+
+
+async def _read_only(trial: Trial, value: str) -> None:
+    await trial.admin.execute("SET default_transaction_read_only = off")
+    await trial.admin.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
+    await trial.admin.execute("SELECT pg_reload_conf()")
+
+
+async def test_no_more_connections_are_to_be_had(breakable: Trial, unique_name: str) -> None:
+    await breakable.admin.execute(f"CREATE ROLE {unique_name} LOGIN")
+    await breakable.admin.execute(schema.roles(TABLE, relay=unique_name))
+    async with breakable.running(breakable.dsn.replace("//postgres@", f"//{unique_name}@")):
+        await breakable.enqueue(2)
+        await breakable.until_published(2)
+        await breakable.admin.execute(f"ALTER ROLE {unique_name} CONNECTION LIMIT 0")
+        await breakable.admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", unique_name
+        )
+        await breakable.enqueue(3)
+        await until(
+            lambda: any("53300" in line["error"] for line in breakable.journal.events("Reconnecting")),
+            8.0,
+            "noticing that there are no connections",
+        )
+        await breakable.admin.execute(f"ALTER ROLE {unique_name} CONNECTION LIMIT -1")
+        back = time.monotonic()
+        await breakable.until_published(5)
+        assert time.monotonic() - back < BACK_WITHIN
+    rows = await breakable.rows()
+    assert sorted(breakable.journal.delivered()) == sorted(rows)
+    assert all(row["attempts"] == 1 for row in rows.values())
+
+
+async def test_sessions_are_terminated_again_and_again(trial: Trial) -> None:
+    async with trial.running():
+        for _ in range(5):
+            await trial.enqueue(4)
+            ended = await trial.admin.fetch(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE application_name LIKE 'outbox:%' AND datname = current_database()"
+            )
+            assert ended
+            await trial.enqueue(4)
+            await asyncio.sleep(0.3)
+        await trial.until_published(40)
+    assert set(trial.journal.delivered()) == set(range(1, 41))
+    assert trial.journal.events("LeaderLost")
+
+
+@pytest.mark.parametrize(
+    ("fault", "reset"),
+    [(FaultProxy.hold, False), (FaultProxy.hold_requests, True), (FaultProxy.hold_responses, True)],
+    ids=["black hole that heals", "requests are lost", "answers are lost"],
+)
+async def test_the_network_holds(trial: Trial, fault: Callable[[FaultProxy], None], reset: bool) -> None:
+    async with FaultProxy.to_postgres(trial.dsn) as proxy, trial.running(proxy.dsn(trial.dsn)):
+        await trial.enqueue(2)
+        await trial.until_published(2)
+        fault(proxy)
+        await trial.enqueue(3)
+        await proxy.wait_for(lambda p: p.requests.held + p.responses.held > 0)
+        await until(lambda: bool(trial.journal.events("Reconnecting")), 5.0, "noticing it")
+        await until(lambda: bool(trial.journal.events("LeaderLost")), 5.0, "stepping down")
+        if reset:
+            assert proxy.reset()
+        proxy.pass_through()
+        back = time.monotonic()
+        await trial.until_published(5)
+        # A claim that went through unheard of may have to be waited for.
+        assert time.monotonic() - back < BACK_WITHIN + QUICK["lock_ttl"]
+    assert set(trial.journal.delivered()) == {1, 2, 3, 4, 5}
+
+
+async def test_a_claim_whose_answer_was_lost_is_undone_and_charges_nothing(trial: Trial) -> None:
+    async with (
+        trial.gate(closed=True) as gate,
+        FaultProxy.to_postgres(trial.dsn) as proxy,
+        trial.running(proxy.dsn(trial.dsn), **PATIENT),
+    ):
+        await trial.enqueue(5)
+        await gate.until_waiting()
+        proxy.hold_responses()
+        await gate.open()
+        await trial.until_rows("lock_token IS NOT NULL", 5, 5.0)
+        assert proxy.reset()
+        proxy.pass_through()
+        healed = time.monotonic()
+        await trial.until_published(5)
+        assert time.monotonic() - healed < PATIENT["lock_ttl"] - 3
+    assert sorted(trial.journal.delivered()) == [1, 2, 3, 4, 5]
+    assert all(row["attempts"] == 1 for row in (await trial.rows()).values())
+
+
+async def test_a_completion_whose_answer_was_lost_is_not_repeated_to_the_broker(trial: Trial) -> None:
+    async with (
+        trial.gate(closed=False) as gate,
+        FaultProxy.to_postgres(trial.dsn) as proxy,
+        trial.running(proxy.dsn(trial.dsn), **PATIENT),
+    ):
+        await trial.enqueue(1, "slow")
+        await until(lambda: bool(trial.journal.read("dispatch")), 5.0, "the dispatch")
+        await gate.close()
+        await gate.until_waiting()
+        proxy.hold_responses()
+        await gate.open()
+        await trial.until_published(1)
+        assert proxy.reset()
+        proxy.pass_through()
+        await trial.enqueue(1)
+        await trial.until_published(2)
+    assert trial.journal.delivered() == [1, 2]
+
+
+async def test_every_wait_is_bounded_while_nothing_answers(trial: Trial) -> None:
+    async with FaultProxy.to_postgres(trial.dsn) as proxy, trial.running(proxy.dsn(trial.dsn)):
+        await trial.enqueue(1)
+        await trial.until_published(1)
+        proxy.hold()
+        began = time.monotonic()
+        await until(lambda: len(trial.journal.events("Reconnecting")) >= 5, 15.0, "trying again")
+        assert time.monotonic() - began < 15.0
+        proxy.pass_through()
+        await trial.enqueue(1)
+        await trial.until_published(2)
+
+
+@pytest.mark.parametrize("single_active", [True, False], ids=["leader", "worker"])
+async def test_without_its_listener_a_relay_finds_messages_by_looking(
+    trial: Trial, single_active: bool
+) -> None:
+    poll = 0.5
+    async with trial.running(single_active=single_active, takeover=60.0, poll_interval=poll):
+        await trial.enqueue(1)
+        await trial.until_published(1)
+        control = await trial.until_session(
+            "query IN ('LISTEN outbox', 'SELECT 1') OR query LIKE '%holder = $1%'"
+        )
+        await trial.admin.execute("SELECT pg_terminate_backend($1)", control)
+        for sequence in range(2, 5):
+            await trial.enqueue(1)
+            assert await trial.until_published(sequence, 3.0) < poll + 0.5
+
+
+async def test_an_idle_relay_asks_little(server: PostgresServer, breakable: Trial) -> None:
+    name = await breakable.admin.fetchval("SELECT current_database()")
+    await breakable.admin.execute(f"ALTER DATABASE {name} SET log_statement = 'all'")
+    relay = breakable.relay(
+        poll_interval=1.0, takeover=8.0, lock_ttl=60.0, dispatch_timeout=30.0, database_timeout=5.0
+    )
+    async with relay:
+        await until(lambda: bool(breakable.journal.events("LeaderGained")), 5.0, "leading")
+        await asyncio.sleep(1.0)
+        before = server.log.read_text().count("execute ")
+        await asyncio.sleep(5.0)
+        statements = server.log.read_text().count("execute ") - before
+    assert 5 <= statements <= 4 * 5 + 2

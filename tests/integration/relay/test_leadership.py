@@ -1,0 +1,180 @@
+"""One relay leads, the others stand by: how fast they take over, and what a deposed leader may still do."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from outbox_core.store import Claim
+from outbox_core.stores.postgres.store import PostgresStore
+from outbox_core.table import TableName
+from tests.integration.relay.trial import QUICK, TABLE, Trial, until
+from tests.services.proxy import FaultProxy
+
+pytestmark = pytest.mark.asyncio
+
+SLACK = 2.0
+"""Seconds that a loaded machine may add."""
+
+
+@pytest.mark.parametrize(
+    ("fault", "within"), [(signal.SIGKILL, 0.5), (signal.SIGTERM, 0.5), (signal.SIGSTOP, QUICK["takeover"])]
+)
+async def test_a_stand_by_takes_over(trial: Trial, fault: signal.Signals, within: float) -> None:
+    async with trial.child() as leader:
+        await leader.until_leading()
+        async with trial.running():
+            await trial.enqueue(2)
+            await trial.until_published(2)
+            term = await trial.term()
+            assert {line["pid"] for line in trial.journal.events("Claimed")} == {leader.pid}
+            leader.send(fault)
+            if fault is not signal.SIGSTOP:
+                await leader.ended()
+            await trial.enqueue(2)
+            await trial.until_published(4, within + SLACK)
+            assert await trial.term() == term + 1
+
+
+async def test_a_thawed_leader_steps_down_and_claims_nothing(trial: Trial) -> None:
+    async with trial.child() as leader:
+        await leader.until_leading()
+        leader.send(signal.SIGSTOP)
+        async with trial.running():
+            await trial.enqueue(2)
+            await trial.until_published(2)
+            term = await trial.term()
+            leader.send(signal.SIGCONT)
+            await leader.until_seen("event", name="LeaderLost")
+            await trial.enqueue(2)
+            await trial.until_published(4)
+            assert await trial.term() == term
+    assert not leader.seen("event", name="Claimed")
+
+
+async def test_a_stand_by_takes_over_from_a_leader_that_the_network_cut_off(trial: Trial) -> None:
+    async with (
+        FaultProxy.to_postgres(trial.dsn) as proxy,
+        trial.child(dsn=proxy.dsn(trial.dsn)) as leader,
+    ):
+        await leader.until_leading()
+        async with trial.running():
+            await trial.enqueue(2)
+            await trial.until_published(2)
+            term = await trial.term()
+            proxy.hold()
+            await trial.enqueue(2)
+            await trial.until_published(4, QUICK["takeover"] + SLACK)
+            await proxy.wait_for(lambda p: p.requests.held > 0)
+            assert await trial.term() == term + 1
+            proxy.pass_through()
+            await leader.until_seen("event", name="LeaderLost")
+            await trial.enqueue(2)
+            await trial.until_published(6)
+            assert await trial.term() == term + 1
+    assert set(trial.journal.delivered()) == {1, 2, 3, 4, 5, 6}
+
+
+async def _depose(trial: Trial) -> None:
+    """End the session that holds the leader's lock."""
+    await trial.admin.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
+
+
+async def test_a_leader_whose_control_session_is_ended_steps_down_and_is_elected_again(trial: Trial) -> None:
+    async with trial.running():
+        await trial.enqueue(1)
+        await trial.until_published(1)
+        await _depose(trial)
+        await until(lambda: len(trial.journal.events("LeaderLost")) == 1, 3.0, "stepping down")
+        await until(lambda: len(trial.journal.events("LeaderGained")) == 2, 3.0, "a second term")
+        first, second = (line["term"] for line in trial.journal.events("LeaderGained"))
+        assert second == first + 1
+        holders = await trial.admin.fetchval(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+        assert holders == 1
+        await trial.enqueue(1)
+        await trial.until_published(2)
+
+
+async def test_a_deposed_leader_claims_nothing(trial: Trial) -> None:
+    await trial.enqueue(3)
+    table = TableName.parse(TABLE)
+    store = PostgresStore(trial.dsn, timeout=2.0, takeover=2.0)
+    await store.open([table])
+    try:
+        election = store.election(table)
+        old = await election.campaign()
+        new = await election.campaign()
+        assert (old, new) == (1, 2)
+        terms = {term: await store.claim(table, _claim(term)) for term in (old, None, new)}
+        assert terms[old] == []
+        assert len(terms[None]) == 3
+        assert await election.heartbeat(1) is False
+        await election.resign(1)
+        assert await election.heartbeat(2) is True
+    finally:
+        await store.close()
+
+
+async def test_a_takeover_waits_for_a_claim_in_progress(trial: Trial) -> None:
+    await trial.enqueue(3)
+    async with trial.gate(closed=True) as gate, trial.child(database_timeout=2.0, lock_ttl=6.0) as leader:
+        await gate.until_waiting()
+        campaign = asyncio.create_task(_campaign(trial))
+        await trial.until_session("wait_event_type = 'Lock' AND query LIKE '%term + 1%'")
+        assert not campaign.done()
+        await gate.open()
+        assert await campaign is not None
+        await leader.until_seen("event", name="LeaderLost")
+        await trial.until_published(3)
+    assert sorted(trial.journal.delivered()) == [1, 2, 3]
+
+
+async def _campaign(trial: Trial) -> int | None:
+    """Take a term without the session lock, as a relay behind a pooler would when the leader seems silent."""
+    connection = await _connect(trial)
+    try:
+        found: int | None = await connection.fetchval(
+            "UPDATE outbox_leader SET term = term + 1 WHERE table_name = $1 RETURNING term", TABLE
+        )
+        return found
+    finally:
+        connection.terminate()
+
+
+async def _connect(trial: Trial) -> Any:
+    return await asyncpg.connect(
+        trial.dsn, timeout=5, command_timeout=5, server_settings={"application_name": "outbox:test"}
+    )
+
+
+def _claim(term: int | None) -> Claim:
+    return Claim(token=uuid4(), term=term, limit=10, max_bytes=1_000_000, lock_ttl=60.0)
+
+
+async def test_workers_side_by_side_lose_nothing_and_repeat_nothing(trial: Trial) -> None:
+    settings: dict[str, Any] = {"single_active": False, "batch_size": 5, "concurrency": 2}
+    async with trial.child(**settings), trial.child(**settings), trial.running(**settings):
+        began = time.monotonic()
+        while len({line["pid"] for line in trial.journal.read("ack")}) < 3:
+            assert time.monotonic() - began < 15.0
+            await trial.enqueue(10)
+            await trial.enqueue(1, "slow", key="k")
+            await asyncio.sleep(0.05)
+        rows = await trial.rows()
+        await trial.until_published(len(rows), 20.0)
+    delivered = trial.journal.delivered()
+    assert len(delivered) == len(set(delivered))
+    assert set(delivered) == set(rows)
+    assert all(row["attempts"] == 1 for row in (await trial.rows()).values())

@@ -1,0 +1,368 @@
+"""A broker that is away is not the message's fault; a message that drives the broker away is its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from outbox_core.dispatcher import Dispatcher, Outcome
+from outbox_core.errors import BrokerUnavailable
+from outbox_core.meta import DispatchedMessage
+from outbox_core.observer import BreakerClosed, BreakerOpened, Claimed, Dead, Failed
+from tests.integration.relay.bench import Bench, prepared, until
+from tests.services.postgres import Database
+
+pytestmark = pytest.mark.asyncio
+SHORT: dict[str, Any] = {
+    "max_attempts": 3,
+    "dispatch_timeout": 0.2,
+    "backoff_base": 0.02,
+    "backoff_cap": 0.05,
+}
+"""Retries are over within 0.1 s, so half a second of outage is longer than the whole span of them."""
+
+
+@pytest_asyncio.fixture
+async def bench(database: Database) -> AsyncIterator[Bench]:
+    async with prepared(database) as bench:
+        yield bench
+
+
+class Broker:
+    """A destination that can be away in two ways: it says so, or it never answers."""
+
+    def __init__(self, *, hangs: bool = False) -> None:
+        self.away = False
+        self.hangs = hangs
+        self.calls: Counter[bytes] = Counter()
+        self.at_once = 0
+        self.most_at_once = 0
+
+    async def dispatch(self, message: DispatchedMessage, /) -> None:
+        self.calls[message.payload] += 1
+        self.at_once += 1
+        self.most_at_once = max(self.at_once, self.most_at_once)
+        try:
+            await self.answer()
+        finally:
+            self.at_once -= 1
+
+    async def answer(self) -> None:
+        await asyncio.sleep(0.001)
+        if self.away and self.hangs:
+            await asyncio.Event().wait()
+        if self.away:
+            raise BrokerUnavailable("the connection was refused")
+
+
+class ProbingBroker(Broker):
+    """It can be asked for a sign of life."""
+
+    probes = 0
+
+    async def probe(self) -> None:
+        self.probes += 1
+        await self.answer()
+
+
+class WindowBroker(Broker):
+    """It takes windows."""
+
+    async def dispatch_many(
+        self, messages: Sequence[DispatchedMessage], /, *, deadline: float
+    ) -> Sequence[Outcome]:
+        async def one(message: DispatchedMessage) -> Outcome:
+            try:
+                await self.dispatch(message)
+            except Exception as error:
+                return error
+            return None
+
+        return await asyncio.gather(*map(one, messages))
+
+
+KINDS = {"plain": Broker, "probing": ProbingBroker, "windows": WindowBroker}
+
+
+@pytest.mark.parametrize("rows", [1, 2, 20])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_long_outage_kills_nothing_and_costs_no_attempt(bench: Bench, kind: str, rows: int) -> None:
+    broker = KINDS[kind]()
+    broker.away = True
+    await bench.enqueue(*range(rows))
+    async with bench.relay(broker, **SHORT):
+        began = time.monotonic()
+        await until(lambda: time.monotonic() - began > 1.0)
+        assert {(row["state"] == "dead", row["attempts"] > 1) for row in await bench.rows()} == {
+            (False, False)
+        }
+        broker.away = False
+        assert await bench.settled() == {"published": rows}
+    assert {row["attempts"] for row in await bench.rows()} == {1}
+    assert not bench.heard.of(Dead)
+    assert not [event for event in bench.heard.of(Failed) if event.charged]
+    assert len(bench.heard.of(BreakerOpened)) == len(bench.heard.of(BreakerClosed)) == 1
+    assert bench.heard.of(BreakerOpened)[0].error == "PROVIDER.UNAVAILABLE the connection was refused"
+    assert bench.heard.of(BreakerClosed)[0].seconds > 0.9
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_silence_is_an_outage_when_three_time_out_and_nothing_is_acknowledged(
+    bench: Bench, kind: str
+) -> None:
+    broker = KINDS[kind](hangs=True)
+    broker.away = True
+    await bench.enqueue(*range(6))
+    async with bench.relay(broker, **SHORT):
+        began = time.monotonic()
+        await until(lambda: time.monotonic() - began > 1.5)
+        assert all(row["attempts"] <= 1 for row in await bench.rows())
+        broker.away = False
+        assert await bench.settled() == {"published": 6}
+    assert {row["attempts"] for row in await bench.rows()} == {1}
+    assert bench.heard.of(BreakerOpened)[0].error == "TX.TIMEOUT not acknowledged within 0.2 s"
+
+
+async def test_a_lone_message_survives_silence_too(bench: Bench) -> None:
+    """Two timeouts are its own, the third makes it an outage."""
+    broker = Broker(hangs=True)
+    broker.away = True
+    await bench.enqueue(1)
+    async with bench.relay(broker, **SHORT):
+        await until(lambda: broker.calls[b"1"] >= 8)
+        assert (await bench.row())["attempts"] <= 3
+        broker.away = False
+        assert await bench.settled() == {"published": 1}
+    assert (await bench.row())["attempts"] == 3
+
+
+async def test_one_timeout_is_an_outage_when_the_probe_fails(bench: Bench) -> None:
+    broker = ProbingBroker(hangs=True)
+    broker.away = True
+    await bench.enqueue(1)
+    async with bench.relay(broker, **SHORT):
+        await until(lambda: bool(bench.heard.of(BreakerOpened)))
+        assert broker.probes == 1
+        broker.away = False
+        assert await bench.settled() == {"published": 1}
+    assert (await bench.row())["attempts"] == 1
+
+
+async def test_one_timeout_is_the_messages_own_when_the_probe_succeeds(bench: Bench) -> None:
+    class Picky(ProbingBroker):
+        async def dispatch(self, message: DispatchedMessage, /) -> None:
+            if message.payload == b"0":
+                await asyncio.Event().wait()
+
+    await bench.enqueue(*range(3))
+    async with bench.relay(Picky(), **SHORT):
+        assert await bench.settled() == {"published": 2, "dead": 1}
+    assert not bench.heard.of(BreakerOpened)
+    assert [event.charged for event in bench.heard.of(Failed)] == [True, True]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_half_open_lets_one_message_ahead(bench: Bench, kind: str) -> None:
+    broker = KINDS[kind]()
+    broker.away = True
+    await bench.enqueue(*range(30))
+    async with bench.relay(broker, **SHORT):
+        await until(lambda: bool(bench.heard.of(BreakerOpened)) and broker.at_once == 0)
+        broker.most_at_once = 0
+        tries = broker.calls.total()
+        await until(lambda: broker.calls.total() >= tries + (0 if kind == "probing" else 4))
+        assert broker.most_at_once <= 1
+        broker.away = False
+        assert await bench.settled() == {"published": 30}
+    assert broker.most_at_once > 1
+
+
+async def test_nothing_is_claimed_while_the_only_destination_is_away(bench: Bench) -> None:
+    broker = Broker()
+    broker.away = True
+    for key in ("a", "b", None):
+        await bench.enqueue(*range(10), key=key)
+    async with bench.relay(broker, **SHORT | {"backoff_base": 30.0, "backoff_cap": 30.0, "concurrency": 2}):
+        await until(lambda: bool(bench.heard.of(BreakerOpened)))
+
+        async def all_back() -> bool:
+            return await bench.states() == {"pending": 30}
+
+        await until(all_back)
+        claims, busy = len(bench.heard.of(Claimed)), time.process_time()
+        await bench.enqueue("new")
+        await asyncio.sleep(1.0)  # twenty poll intervals
+        assert len(bench.heard.of(Claimed)) == claims
+        assert time.process_time() - busy < 0.6
+    assert {row["attempts"] for row in await bench.rows()} == {0}
+
+
+class Router:
+    """Two destinations by topic."""
+
+    def __init__(self, leaves: dict[str, Dispatcher]) -> None:
+        self.leaves = leaves
+
+    async def dispatch(self, message: DispatchedMessage, /) -> None:
+        await self.route(message.meta.topic).dispatch(message)
+
+    def route(self, topic: str, /) -> Dispatcher:
+        return self.leaves[topic]
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_a_dead_leaf_does_not_stop_the_other(bench: Bench, hangs: bool, key: str | None) -> None:
+    dead, alive = Broker(hangs=hangs), Broker()
+    dead.away = True
+    for number in range(10):
+        await bench.enqueue(number, topic="to.dead", key=key and f"{key}{number % 3}")
+        await bench.enqueue(number, topic="to.alive", key=key and f"{key}{number % 3}x")
+    router = Router({"to.dead": dead, "to.alive": alive})
+    settings = SHORT | {"max_attempts": 5, "backoff_base": 1.0, "backoff_cap": 1.0}
+    async with bench.relay(router, **settings):
+        await until(lambda: len(alive.calls) == 10 and alive.calls.total() == 10)
+        await until(lambda: bool(bench.heard.of(BreakerOpened)))
+        calls, claimed = dead.calls.total(), sum(event.rows for event in bench.heard.of(Claimed))
+        for number in range(10, 30):
+            await bench.enqueue(number, topic="to.alive")
+        await until(lambda: len(alive.calls) == 30)
+        # What was claimed meanwhile was the other destination's, save what half-opened this one.
+        claimed_since = sum(event.rows for event in bench.heard.of(Claimed)) - claimed
+        assert claimed_since <= 20 + 10 * (1 + dead.calls.total() - calls)
+        dead.away = False
+        assert await bench.settled() == {"published": 40}
+    assert {event.destination for event in bench.heard.of(BreakerOpened)} == {"Broker"}
+    assert not bench.heard.of(Dead)
+
+
+class Fragile(Broker):
+    """A poison message makes it drop the connection, and everything in flight with it; it is back at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropped = asyncio.Event()
+        self.delivered: list[int] = []
+
+    async def dispatch(self, message: DispatchedMessage, /) -> None:
+        self.calls[message.payload] += 1
+        connection = self.dropped
+        if message.payload == b'"poison"':
+            await asyncio.sleep(0.005)
+            self.dropped.set()
+            self.dropped = asyncio.Event()
+        try:
+            async with asyncio.timeout(0.02):
+                await connection.wait()
+        except TimeoutError:
+            self.delivered.append(json.loads(message.payload))
+        else:
+            raise BrokerUnavailable("the connection was closed by the broker")
+
+
+class ProbingFragile(Fragile):
+    async def probe(self) -> None: ...
+
+
+@pytest.mark.parametrize("kind", [Fragile, ProbingFragile])
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_a_poison_message_is_dead_in_the_end_and_the_others_get_through(
+    bench: Bench, kind: type[Fragile], key: str | None
+) -> None:
+    broker = kind()
+    await bench.enqueue(*range(5))
+    await bench.enqueue("poison", key=key)
+    await bench.enqueue(*range(5, 40))
+    count = 40
+    async with bench.relay(broker, **SHORT | {"max_attempts": 4, "concurrency": 8}):
+
+        async def dead() -> bool:
+            # Who cannot be probed is known to be back by a delivery alone, so there must be something to deliver.
+            nonlocal count
+            await bench.enqueue(count)
+            count += 1
+            return bool(bench.heard.of(Dead))
+
+        await until(dead, 30)
+        assert await bench.settled(30) == {"published": count, "dead": 1}
+    assert sorted(set(broker.delivered)) == list(range(count))
+    (poison,) = [row for row in await bench.rows() if row["state"] == "dead"]
+    assert poison["content"] == '"poison"'
+    assert poison["attempts"] == 4
+    assert poison["last_error"].startswith("PROVIDER.UNAVAILABLE ")
+    assert len(bench.heard.of(Dead)) == 1
+    assert all(row["attempts"] <= 2 for row in await bench.rows() if row["state"] == "published")
+
+
+async def test_a_lone_poison_message_is_dead_when_the_broker_answers_its_probes(bench: Bench) -> None:
+    await bench.enqueue("poison")
+    async with bench.relay(ProbingFragile(), **SHORT):
+        assert await bench.settled(40) == {"dead": 1}
+
+
+@pytest.mark.parametrize("error", [RuntimeError("x"), asyncio.CancelledError(), BrokerUnavailable("y")])
+async def test_whatever_a_probe_raises_means_that_the_broker_is_away(
+    bench: Bench, error: BaseException
+) -> None:
+    """A client whose connection is gone often answers with the cancellation of a future of its own."""
+    broker = ProbingBroker()
+    broker.away = True
+
+    async def probe() -> None:
+        broker.probes += 1
+        if broker.away:
+            raise error
+
+    broker.probe = probe  # type: ignore[method-assign]
+    await bench.enqueue(1)
+    async with bench.relay(broker, **SHORT) as relay:
+        await until(lambda: broker.probes >= 3 or relay.state != "running")
+        assert relay.state == "running"
+        assert broker.calls.total() == 1
+        broker.away = False
+        assert await bench.settled() == {"published": 1}
+
+
+async def test_stopping_in_an_outage_leaves_the_rows_as_they_were(bench: Bench) -> None:
+    broker = ProbingBroker()
+    broker.away = True
+    await bench.enqueue(*range(10))
+    relay = bench.relay(broker, **SHORT)
+    await relay.start()
+    await until(lambda: broker.probes >= 2)
+    began = time.monotonic()
+    await relay.stop(grace=1.0)
+    assert time.monotonic() - began < 2
+    rows = await bench.rows()
+    assert {(row["state"], row["attempts"]) for row in rows} == {("pending", 0)}
+
+
+async def test_stopping_while_a_timeout_is_looked_into_loses_no_outcome(bench: Bench) -> None:
+    broker = ProbingBroker(hangs=True)
+    broker.away = True
+    await bench.enqueue(1)
+    relay = bench.relay(broker, **SHORT | {"dispatch_timeout": 1.0})
+    await relay.start()
+    await until(lambda: broker.probes == 1)
+    await relay.stop(grace=0.2)
+    await relay.wait()
+    row = await bench.row()
+    assert (row["state"], row["last_error"]) == ("pending", "TX.TIMEOUT not acknowledged within 1 s")
+
+
+async def test_an_outage_of_the_shortest_kind_is_over_at_the_first_acknowledgement(bench: Bench) -> None:
+    broker = Broker()
+    broker.away = True
+    await bench.enqueue(*range(200))
+    async with bench.relay(broker, **SHORT):
+        await until(lambda: bool(bench.heard.of(BreakerOpened)))
+        broker.away = False
+        assert await bench.settled() == {"published": 200}
+    assert broker.most_at_once > 10

@@ -1,0 +1,104 @@
+"""A table with messages in every state and of any age, and the operators' tools on it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from outbox_core import TableName, schema
+from outbox_core.dead_letters import DeadLetters
+from outbox_core.observer import Event
+from outbox_core.stores.postgres.upkeep import PostgresUpkeep
+from tests.services.postgres import Database
+
+TABLE = "shop.orders_outbox"
+NAME = TableName.parse(TABLE)
+TOPIC = "shop.order.placed.v1"
+NIL = UUID(int=0)
+BECAUSE: dict[str, Any] = {"actor": "ada", "reason": "the consumer is mended"}
+
+_ADD = """
+    INSERT INTO shop.orders_outbox (
+        tenant_id, topic, event_id, digest, payload, headers, key, created_at, published_at, dead_at, last_error,
+        attempts, locked_at, lock_token
+    )
+    SELECT $1::uuid, $2::text, gen_random_uuid(), decode(repeat('00', 32), 'hex'), '{"secret": 1}', '{"h": "hidden"}',
+        $3::text, now() - make_interval(secs => $4::float8 + $5::float8),
+        CASE WHEN $6::text = 'published' THEN now() - make_interval(secs => $4::float8) END,
+        CASE WHEN $6::text = 'dead' THEN now() - make_interval(secs => $4::float8) END,
+        CASE WHEN $6::text = 'dead' THEN $7::text END,
+        CASE WHEN $6::text = 'pending' THEN 0 ELSE 25 END,
+        CASE WHEN $6::text = 'in_flight' THEN now() END,
+        CASE WHEN $6::text = 'in_flight' THEN gen_random_uuid() END
+    FROM generate_series(1, $8::int)
+    RETURNING event_id
+"""
+
+
+class Yard:
+    def __init__(self, dsn: str, connection: asyncpg.Connection, upkeep: PostgresUpkeep) -> None:
+        self.dsn = dsn
+        self.connection = connection
+        self.upkeep = upkeep
+        self.heard: list[Event] = []
+        self.letters = DeadLetters(upkeep, TABLE, observers=[self.heard.append])
+
+    async def add(
+        self,
+        state: str,
+        count: int = 1,
+        *,
+        age: float = 100.0,
+        earlier: float = 0.0,
+        topic: str = TOPIC,
+        tenant: UUID = NIL,
+        key: str | None = None,
+        error: str = "TX.TIMEOUT no answer",
+    ) -> list[UUID]:
+        """Rows that have been in a state for ``age`` seconds and were created ``earlier`` seconds before that."""
+        rows = await self.connection.fetch(_ADD, tenant, topic, key, age, earlier, state, error, count)
+        return [row["event_id"] for row in rows]
+
+    async def rows(self) -> dict[UUID, asyncpg.Record]:
+        rows = await self.connection.fetch("SELECT * FROM shop.orders_outbox ORDER BY sequence")
+        return {row["event_id"]: row for row in rows}
+
+    async def states(self) -> dict[str, int]:
+        return dict(Counter(state_of(row) for row in (await self.rows()).values()))
+
+
+def state_of(row: asyncpg.Record) -> str:
+    if row["dead_at"] is not None:
+        return "dead"
+    if row["published_at"] is not None:
+        return "published"
+    return "pending" if row["lock_token"] is None else "in_flight"
+
+
+@asynccontextmanager
+async def opened(database: Database) -> AsyncIterator[Yard]:
+    connection = await asyncpg.connect(database.dsn)
+    try:
+        await schema.create(connection, TABLE)
+        async with PostgresUpkeep.connect(database.dsn, TABLE) as upkeep:
+            yield Yard(database.dsn, connection, upkeep)
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def role(yard: Yard, part: str, name: str) -> AsyncIterator[PostgresUpkeep]:
+    """The tools in the hands of a role that has one part's grants and nothing else."""
+    await yard.connection.execute(f"CREATE ROLE {name}")
+    try:
+        await yard.connection.execute(schema.roles(TABLE, **{part: name}))
+        settings = {"server_settings": {"role": name}}
+        async with PostgresUpkeep.connect(yard.dsn, TABLE, connect=settings) as upkeep:
+            yield upkeep
+    finally:
+        await yard.connection.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")

@@ -1,0 +1,209 @@
+"""A store as one simulated process sees it: slow, failing, cut off, or done with what it seemed to fail at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import inf
+from random import Random
+from typing import TypeVar
+from uuid import UUID
+
+import anyio
+
+from outbox_core.errors import StorageTimeout, StorageUnavailable
+from outbox_core.store import Claim, Election, Failure, KeyId, Predecessor, Row, Span, Tick
+from outbox_core.stores.memory import MemoryStore
+from outbox_core.table import TableName
+from tests.simulation.record import Record
+
+T = TypeVar("T")
+MAX_CLAIMS_PER_SECOND = 300
+"""Of one relay. Looking out for more work after some was done comes to less; a loop that gets nowhere to more."""
+KINDS = ("error before", "error after", "hang", "hang after", "slow")
+
+
+class FaultyStore:
+    """Wraps a client of the in-memory store, injects faults and checks what the store is asked against the rules."""
+
+    pooled = False
+
+    def __init__(
+        self,
+        inner: MemoryStore,
+        record: Record,
+        random: Random,
+        *,
+        timeout: float,
+        rate: float,
+        shields: bool,
+    ) -> None:
+        self.inner = inner
+        self.rate = rate
+        self.cut_off = False
+        """The network is gone: nothing arrives and nothing is answered."""
+        self.stop_asked_at = inf
+        self.tokens: set[UUID] = set()
+        self._record = record
+        self._claims: Counter[int] = Counter()
+        self._random = random
+        self._timeout = timeout
+        self._shields = shields
+
+    async def call(self, name: str, operation: Callable[[], Awaitable[T]]) -> T:
+        """One call, with whatever befalls it."""
+        with anyio.CancelScope(shield=self._shields):
+            return await self._call(name, operation)
+        raise AssertionError("unreachable: the scope is never cancelled by itself")
+
+    async def _call(self, name: str, operation: Callable[[], Awaitable[T]]) -> T:
+        random = self._random
+        fault = random.choice(KINDS) if random.random() < self.rate else ""
+        latency = random.uniform(0.0002, 0.002)
+        if self.cut_off:
+            fault = "cut off"
+        if fault:
+            self._record.counts[f"store: {fault}"] += 1
+            self._record.say(f"fault {fault} in {name}")
+        if fault in ("hang", "cut off"):
+            await asyncio.sleep(self._timeout)
+            raise StorageTimeout(f"{name} was not answered")
+        if fault == "slow":
+            latency = random.uniform(0.1, self._timeout * 0.45)
+        await asyncio.sleep(latency)
+        if fault == "error before":
+            raise StorageUnavailable(f"{name} did not arrive")
+        result = await operation()
+        if fault == "hang after":
+            await asyncio.sleep(self._timeout - latency)
+        elif random.random() < 0.3 or fault:
+            await asyncio.sleep(latency)
+        if fault in ("error after", "hang after") or self.cut_off:
+            raise StorageTimeout(f"the answer to {name} was lost")
+        return result
+
+    async def open(self, tables: Sequence[TableName]) -> None:
+        await self.call("open", lambda: self.inner.open(tables))
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+    def abort(self) -> None:
+        self.inner.abort()
+
+    def election(self, table: TableName) -> FaultyElection:
+        return FaultyElection(self, self.inner.election(table))
+
+    def listen(self, callback: Callable[[TableName | None], None]) -> None:
+        self.inner.listen(callback)
+
+    async def attend(self) -> None:
+        await self.call("attend", self.inner.attend)
+
+    async def claim(self, table: TableName, claim: Claim) -> list[Row]:
+        return await self._leasing("claim", table, claim, lambda: self.inner.claim(table, claim))
+
+    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> list[Row]:
+        return await self._leasing("follow", table, claim, lambda: self.inner.follow(table, claim, keys))
+
+    async def _leasing(
+        self, name: str, table: TableName, claim: Claim, lease: Callable[[], Awaitable[list[Row]]]
+    ) -> list[Row]:
+        self._record.counts[name] += 1
+        second = int(self._record.now())
+        self._claims[second] += 1
+        if self._claims[second] == MAX_CLAIMS_PER_SECOND:
+            self._record.violated("calm", f"{MAX_CLAIMS_PER_SECOND} claims in one second")
+        if self._record.now() > self.stop_asked_at:
+            self._record.violated("O15", f"a {name} after stop()")
+        if claim.token in self.tokens:
+            self._record.violated("O6", f"a token was used for two claims: {name}")
+        self.tokens.add(claim.token)
+
+        async def leased() -> list[Row]:
+            rows = await lease()
+            term = self.inner.database.leadership(table).term
+            if rows and claim.term is not None and claim.term != term:
+                self._record.violated("O17", f"a claim in term {claim.term} took rows in term {term}")
+            if rows:
+                self._record.say(f"{name} {table} {[row.message.meta.sequence for row in rows]}")
+            return rows
+
+        return await self.call(name, leased)
+
+    async def undo(self, table: TableName, claim: Claim) -> int:
+        self._record.counts["undo"] += 1
+        return await self.call("undo", lambda: self.inner.undo(table, claim))
+
+    async def predecessors(
+        self, table: TableName, claim: Claim, spans: Sequence[Span], *, dead_too: bool
+    ) -> dict[KeyId, Predecessor]:
+        return await self.call(
+            "predecessors", lambda: self.inner.predecessors(table, claim, spans, dead_too=dead_too)
+        )
+
+    async def publish(
+        self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, delete: bool
+    ) -> set[UUID]:
+        return await self._fenced(
+            "publish", table, leases, lambda: self.inner.publish(table, leases, delete=delete)
+        )
+
+    async def fail(self, table: TableName, failures: Sequence[Failure]) -> set[UUID]:
+        leases = [(failure.id, failure.token) for failure in failures]
+        return await self._fenced("fail", table, leases, lambda: self.inner.fail(table, failures))
+
+    async def release(
+        self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, restamp: bool
+    ) -> set[UUID]:
+        return await self._fenced(
+            "release", table, leases, lambda: self.inner.release(table, leases, restamp=restamp)
+        )
+
+    async def _fenced(
+        self,
+        name: str,
+        table: TableName,
+        leases: Sequence[tuple[UUID, UUID]],
+        write: Callable[[], Awaitable[set[UUID]]],
+    ) -> set[UUID]:
+        async def written() -> set[UUID]:
+            rows = {row.record.id: row for row in self.inner.table(table).rows.values()}
+            good = {name for name, token in leases if name in rows and rows[name].lock_token == token}
+            stale = [rows[name] for name, _ in leases if name in rows and name not in good]
+            before = repr(stale)
+            applied = await write()
+            if applied != good or repr(stale) != before:
+                self._record.violated("O5", f"a stale {name} was accepted, or a good one refused")
+            if len(good) < len(leases):
+                self._record.counts["stale write refused"] += len(leases) - len(good)
+            if any(row.lock_token is not None for row in stale):
+                self._record.counts["stale write against another's lease refused"] += 1
+            self._record.say(f"{name} {table} {len(applied)} of {len(leases)}")
+            return applied
+
+        return await self.call(name, written)
+
+    async def tick(self, table: TableName) -> Tick:
+        return await self.call("tick", lambda: self.inner.tick(table))
+
+    async def end_stuck_sessions(self, table: TableName, older_than: float) -> list[int]:
+        return await self.call("patrol", lambda: self.inner.end_stuck_sessions(table, older_than))
+
+
+class FaultyElection:
+    """The same for elections."""
+
+    def __init__(self, store: FaultyStore, inner: Election) -> None:
+        self._store = store
+        self._inner = inner
+
+    async def campaign(self) -> int | None:
+        return await self._store.call("campaign", self._inner.campaign)
+
+    async def heartbeat(self, term: int) -> bool:
+        return await self._store.call("heartbeat", lambda: self._inner.heartbeat(term))
+
+    async def resign(self, term: int) -> None:
+        await self._store.call("resign", lambda: self._inner.resign(term))

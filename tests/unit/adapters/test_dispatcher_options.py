@@ -1,0 +1,151 @@
+"""What the three dispatchers take, refuse and show of themselves: the same for each."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from outbox_amqp import AmqpDispatcher
+from outbox_amqp.placement import AmqpDestination, check_destination
+from outbox_core.broker import BrokerDispatcher
+from outbox_core.cloud_events import CloudEvents
+from outbox_core.dispatcher import load_dispatcher
+from outbox_core.errors import BrokerUnavailable, ConfigError, InvalidTopicPattern, InvalidUrl
+from outbox_core.testing.contracts.samples import sample
+from outbox_kafka import KafkaDispatcher
+from outbox_nats import NatsDispatcher
+from outbox_nats.placement import check_subject
+
+URLS: dict[type[BrokerDispatcher[Any]], str] = {
+    AmqpDispatcher: "amqp://user:s3cret@host",
+    KafkaDispatcher: "kafka://user:s3cret@host",
+    NatsDispatcher: "nats://user:s3cret@host",
+}
+each = pytest.mark.parametrize("kind", URLS, ids=lambda kind: kind.__name__)
+
+
+def make(kind: type[BrokerDispatcher[Any]], **options: Any) -> BrokerDispatcher[Any]:
+    build: Any = kind
+    return build(**{"url": URLS[kind], **options})
+
+
+@each
+def test_the_password_is_not_shown(kind: type[BrokerDispatcher[Any]]) -> None:
+    dispatcher = make(kind, client_options={"password": "s3cret"} if kind is not KafkaDispatcher else None)
+
+    assert "s3cret" not in f"{dispatcher!r} {dispatcher} {dispatcher.name}"
+    assert make(kind, name="orders").name == "orders"
+
+
+@each
+def test_options_are_given_by_name(kind: type[BrokerDispatcher[Any]]) -> None:
+    kinds = {parameter.kind for parameter in inspect.signature(kind).parameters.values()}
+    assert kinds == {inspect.Parameter.KEYWORD_ONLY}
+
+
+def test_the_three_take_the_same_options() -> None:
+    special = {"exchange", "key_by_event_id", "stream"}
+    options = [frozenset(inspect.signature(kind).parameters) - special for kind in URLS]
+    assert len(set(options)) == 1
+
+
+@each
+def test_an_address_or_a_client_is_needed(kind: type[BrokerDispatcher[Any]]) -> None:
+    for options in ({"url": None}, {"client": object()}):
+        with pytest.raises(ConfigError, match="give either url= or client="):
+            make(kind, **options)
+    with pytest.raises(ConfigError, match="client_options are for a client made here"):
+        make(kind, url=None, client=object(), client_options={})
+
+
+@each
+def test_an_unknown_client_option_is_told_with_the_known_ones(kind: type[BrokerDispatcher[Any]]) -> None:
+    with pytest.raises(ConfigError, match="unknown client option 'colour'; the known ones are '"):
+        make(kind, client_options={"colour": "s3cret"})
+    with pytest.raises(ConfigError, match="client_options must be a mapping, got list"):
+        make(kind, client_options=[])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(AmqpDispatcher, "connection_class"), (KafkaDispatcher, "acks"), (NatsDispatcher, "pending_size")],
+)
+def test_what_delivery_depends_on_cannot_be_chosen(kind: type[BrokerDispatcher[Any]], name: str) -> None:
+    with pytest.raises(ConfigError, match=f"the client option '{name}' cannot be given here: "):
+        make(kind, client_options={name: 1})
+
+
+@each
+@pytest.mark.parametrize("name", ["timeout", "connect_timeout", "close_timeout"])
+@pytest.mark.parametrize("value", [0, -1, True, "5", None, 1e9, float("nan")])
+def test_times_are_seconds(kind: type[BrokerDispatcher[Any]], name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is .* and must be a number of seconds"):
+        make(kind, **{name: value})
+
+
+@each
+def test_destinations_are_checked_when_given(kind: type[BrokerDispatcher[Any]]) -> None:
+    with pytest.raises(ConfigError, match=r"the destination of 'a\.\*' is 7: "):
+        make(kind, destinations={"a.*": 7})
+    with pytest.raises(ConfigError, match="default_destination is 7: "):
+        make(kind, destinations={}, default_destination=7)
+    with pytest.raises(ConfigError, match="default_destination belongs to a mapping"):
+        make(kind, default_destination="a")
+    with pytest.raises(ConfigError, match="destinations must be a mapping of topic patterns or a function"):
+        make(kind, destinations=7)
+    with pytest.raises(InvalidTopicPattern):
+        make(kind, destinations={"a.>": "b"})
+
+
+@each
+def test_urls_that_are_wrong(kind: type[BrokerDispatcher[Any]]) -> None:
+    scheme = URLS[kind].partition(":")[0]
+    for url in ("http://host", f"{scheme}://", f"{scheme}://host?colour=1", f"{scheme}://a@b@c", "", "host"):
+        with pytest.raises(InvalidUrl):
+            make(kind, url=url)
+    with pytest.raises(InvalidUrl, match="'cloud_events' is 'yes' and must be one of binary, structured"):
+        make(kind, url=f"{scheme}://host?cloud_events=yes")
+
+
+@each
+def test_they_are_found_by_their_url(kind: type[BrokerDispatcher[Any]]) -> None:
+    scheme = URLS[kind].partition(":")[0]
+    secured = {"amqp": "amqps", "kafka": "kafka+ssl", "nats": "nats+tls"}[scheme]
+    for one in (scheme, secured):
+        assert type(load_dispatcher(f"{one}://host")) is kind
+
+
+@each
+@pytest.mark.asyncio
+async def test_unopened_it_says_so(kind: type[BrokerDispatcher[Any]]) -> None:
+    dispatcher = make(kind)
+    with pytest.raises(BrokerUnavailable, match="is not open; use it inside `async with`"):
+        await dispatcher.dispatch(sample("a"))
+    with pytest.raises(BrokerUnavailable, match="is not open"):
+        await dispatcher.probe()
+    await dispatcher.__aexit__(None, None, None)
+
+
+@pytest.mark.parametrize(
+    "subject",
+    ["", "a b", "a.", ".a", "a..b", "*", "a.*", "a.>", "$JS.API", "é", "a\r\nb", "x" * 256, None, 7],
+)
+def test_subjects_that_are_refused(subject: object) -> None:
+    with pytest.raises(ValueError, match="subject"):
+        check_subject(subject)
+
+
+def test_amqp_destinations() -> None:
+    assert check_destination("key", "events") == AmqpDestination("events", "key")
+    assert check_destination(("", "queue"), "events") == AmqpDestination("", "queue")
+    assert check_destination(("fanout", ""), "") == AmqpDestination("fanout", "")
+
+
+@pytest.mark.parametrize(
+    ("mode", "source"), [("xml", None), ("binary", "two words"), ("binary", ""), ("binary", 7)]
+)
+def test_cloud_events_that_are_wrong(mode: Any, source: Any) -> None:
+    with pytest.raises(ConfigError, match="CloudEvents"):
+        CloudEvents(mode, source)

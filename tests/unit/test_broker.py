@@ -1,0 +1,276 @@
+"""Links, windows and dispatchers of brokers, with a client that does what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from outbox_core.broker import BrokerDispatcher
+from outbox_core.errors import (
+    BrokerRefused,
+    BrokerUnavailable,
+    DispatchTimeout,
+    PermanentError,
+    ProviderError,
+)
+from outbox_core.link import Blocked, Lost
+from outbox_core.message import DispatchedMessage
+from outbox_core.pipeline import Undecided
+from outbox_core.testing.contracts.samples import sample, samples
+
+pytestmark = pytest.mark.asyncio
+
+
+async def for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+async def hang(client: object, message: object) -> None:
+    await for_ever()
+
+
+class Client:
+    def __init__(self, lost: Lost) -> None:
+        self.lost = lost
+        self.usable = True
+        self.ended: list[str] = []
+
+
+class Connector:
+    """Counts its clients; what connecting and closing do can be replaced."""
+
+    def __init__(self) -> None:
+        self.clients: list[Client] = []
+        self.connecting: Callable[[], Awaitable[None]] = self.at_once
+        self.closing: Callable[[], Awaitable[None]] = self.at_once
+
+    async def at_once(self) -> None: ...
+
+    async def connect(self, lost: Lost, /) -> Client:
+        await self.connecting()
+        self.clients.append(Client(lost))
+        return self.clients[-1]
+
+    def usable(self, client: Client, /) -> bool:
+        return client.usable
+
+    async def close(self, client: Client, /) -> None:
+        client.ended.append("close")
+        await self.closing()
+
+    def abort(self, client: Client, /) -> None:
+        client.ended.append("abort")
+
+
+class Dispatcher(BrokerDispatcher[Client]):
+    def __init__(self, connector: Connector, connect_timeout: float = 5, close_timeout: float = 0.2) -> None:
+        super().__init__(
+            "test", connector, timeout=5, connect_timeout=connect_timeout, close_timeout=close_timeout
+        )
+        self.on_publish: Callable[[Client, DispatchedMessage], Awaitable[None]] = self.accept
+        self.on_ping: Callable[[], Awaitable[None]] = connector.at_once
+
+    async def accept(self, client: Client, message: DispatchedMessage) -> None: ...
+
+    async def publish(self, client: Client, message: DispatchedMessage, /) -> None:
+        await self.on_publish(client, message)
+
+    async def ping(self, client: Client, /) -> None:
+        await self.on_ping()
+
+
+@pytest.fixture
+def connector() -> Connector:
+    return Connector()
+
+
+def deadline(seconds: float) -> float:
+    return asyncio.get_running_loop().time() + seconds
+
+
+async def test_what_is_open_at_the_deadline_is_unknown_and_the_client_replaced(connector: Connector) -> None:
+    async def publish(client: Client, message: DispatchedMessage) -> None:
+        if message.meta.sequence == 2:
+            await for_ever()
+
+    async with Dispatcher(connector) as dispatcher:
+        dispatcher.on_publish = publish
+        began = time.monotonic()
+        outcomes = await dispatcher.dispatch_many(samples("a", 3), deadline=deadline(0.3))
+        assert time.monotonic() - began < 0.3
+        assert (outcomes[0], type(outcomes[1]), outcomes[2]) == (None, DispatchTimeout, None)
+        dispatcher.on_publish = dispatcher.accept
+        await dispatcher.dispatch(sample("a"))
+
+    assert [client.ended for client in connector.clients] == [["close", "abort"]] * 2
+
+
+async def test_a_client_that_swallows_its_cancellation_does_not_keep_the_window(connector: Connector) -> None:
+    released = asyncio.Event()
+
+    async def publish(client: Client, message: DispatchedMessage) -> None:
+        while not released.is_set():
+            try:
+                await released.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async with Dispatcher(connector) as dispatcher:
+        dispatcher.on_publish = publish
+        began = time.monotonic()
+        (outcome,) = await dispatcher.dispatch_many([sample("a")], deadline=deadline(0.2))
+        assert time.monotonic() - began < 0.6
+        assert isinstance(outcome, DispatchTimeout)
+        released.set()
+        await asyncio.sleep(0)
+
+
+async def test_a_lost_connection_ends_the_windows_on_it(connector: Connector) -> None:
+    async with Dispatcher(connector) as dispatcher:
+        dispatcher.on_publish = hang
+        windows = [
+            asyncio.create_task(dispatcher.dispatch_many(samples("a", 2), deadline=deadline(10)))
+            for _ in range(2)
+        ]
+        await asyncio.wait(windows, timeout=0.05)
+        lost = BrokerUnavailable("gone")
+        connector.clients[0].lost(lost)
+        assert [await window for window in windows] == [[lost, lost]] * 2
+        dispatcher.on_publish = dispatcher.accept
+        await dispatcher.dispatch(sample("a"))
+
+    assert len(connector.clients) == 2
+
+
+async def test_a_retired_client_is_closed_once_nobody_uses_it(connector: Connector) -> None:
+    go_on = asyncio.Event()
+
+    async def publish(client: Client, message: DispatchedMessage) -> None:
+        await (go_on.wait() if message.meta.topic == "slow" else for_ever())
+
+    async with Dispatcher(connector) as dispatcher:
+        dispatcher.on_publish = publish
+        slow = asyncio.create_task(dispatcher.dispatch_many([sample("slow")], deadline=deadline(10)))
+        await dispatcher.dispatch_many([sample("stuck")], deadline=deadline(0.1))
+        assert connector.clients[0].ended == []
+        go_on.set()
+        assert await slow == [None]
+        await asyncio.sleep(0.01)
+        assert connector.clients[0].ended == ["close", "abort"]
+
+
+async def test_those_that_failed_together_are_tried_alone(connector: Connector) -> None:
+    alone: list[int] = []
+
+    async def publish(client: Client, message: DispatchedMessage) -> None:
+        if client is connector.clients[0]:
+            raise Undecided(PermanentError("too large"))
+        alone.append(message.meta.sequence)
+        if message.meta.sequence == 2:
+            raise Undecided(PermanentError("too large"))
+
+    async with Dispatcher(connector) as dispatcher:
+        dispatcher.on_publish = publish
+        outcomes = await dispatcher.dispatch_many(samples("a", 3), deadline=deadline(5))
+
+    assert alone == [1, 2, 3]
+    assert (outcomes[0], type(outcomes[1]), outcomes[2]) == (None, PermanentError, None)
+    assert len(connector.clients) == 3
+
+
+async def test_with_no_time_to_try_it_alone_a_message_is_not_given_up(connector: Connector) -> None:
+    async def publish(client: Client, message: DispatchedMessage) -> None:
+        if client is connector.clients[0]:
+            raise Undecided(PermanentError("too large"))
+        await for_ever()
+
+    async with Dispatcher(connector) as dispatcher:
+        dispatcher.on_publish = publish
+        outcomes = await dispatcher.dispatch_many(samples("a", 3), deadline=deadline(0.2))
+
+    assert [type(outcome) for outcome in outcomes] == [DispatchTimeout, ProviderError, ProviderError]
+
+
+async def test_one_connection_is_made_for_all_who_wait(connector: Connector) -> None:
+    async def fail() -> None:
+        raise BrokerUnavailable("away")
+
+    connector.connecting = fail
+    async with Dispatcher(connector) as dispatcher:
+        connector.connecting = connector.at_once
+        await asyncio.gather(*(dispatcher.dispatch(sample("a")) for _ in range(5)))
+
+    assert len(connector.clients) == 1
+
+
+async def test_connecting_is_bounded(connector: Connector) -> None:
+    connector.connecting = for_ever
+    began = time.monotonic()
+    async with Dispatcher(connector, connect_timeout=0.2) as dispatcher:
+        (outcome,) = await dispatcher.dispatch_many([sample("a")], deadline=deadline(0.1))
+        assert type(outcome) is BrokerUnavailable
+        with pytest.raises(BrokerUnavailable, match=r"within 0\.2 s"):
+            await dispatcher.probe()
+
+    assert time.monotonic() - began < 1.5
+
+
+async def test_a_refusal_fails_the_opening(connector: Connector) -> None:
+    async def refuse() -> None:
+        raise BrokerRefused("no")
+
+    connector.connecting = refuse
+    with pytest.raises(BrokerRefused):
+        await Dispatcher(connector).__aenter__()
+
+
+async def test_closing_is_bounded_and_forced(connector: Connector) -> None:
+    connector.closing = for_ever
+    dispatcher = Dispatcher(connector)
+    await dispatcher.__aenter__()
+    began = time.monotonic()
+    await dispatcher.__aexit__(None, None, None)
+
+    assert 0.15 < time.monotonic() - began < 1
+    assert connector.clients[0].ended == ["close", "abort"]
+
+
+async def test_opening_that_is_cancelled_leaves_nothing(connector: Connector) -> None:
+    connector.connecting = for_ever
+    task = asyncio.create_task(Dispatcher(connector).__aenter__())
+    await asyncio.wait([task], timeout=0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_probe_that_is_not_answered_replaces_the_client(connector: Connector) -> None:
+    async with Dispatcher(connector) as dispatcher:
+        dispatcher.on_ping = for_ever
+        task = asyncio.create_task(dispatcher.probe())
+        await asyncio.wait([task], timeout=0.05)
+        task.cancel()
+        await asyncio.wait([task])
+        dispatcher.on_ping = connector.at_once
+        await dispatcher.probe()
+
+    assert len(connector.clients) == 2
+
+
+async def test_a_blocked_broker_does_not_cost_the_client(connector: Connector) -> None:
+    async def blocked(client: Client, message: DispatchedMessage) -> None:
+        raise Blocked("alarm")
+
+    async with Dispatcher(connector) as dispatcher:
+        dispatcher.on_publish = blocked
+        (outcome,) = await dispatcher.dispatch_many([sample("a")], deadline=deadline(1))
+        assert isinstance(outcome, BrokerUnavailable)
+        dispatcher.on_publish = dispatcher.accept
+        await dispatcher.dispatch(sample("a"))
+        connector.clients[0].usable = False
+        await dispatcher.dispatch(sample("a"))
+
+    assert len(connector.clients) == 2

@@ -1,0 +1,128 @@
+"""Telling a broker that is away from a message that is bad."""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid4
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outbox_core.relay.backoff import Backoff
+from outbox_core.relay.breaker import Breaker, BreakerState
+
+PATIENCE = 30.0
+POISON, OTHER = uuid4(), uuid4()
+
+
+def breaker() -> Breaker:
+    return Breaker(Backoff(jitter=0.0), PATIENCE)
+
+
+def test_three_timeouts_in_silence_are_an_outage() -> None:
+    subject = breaker()
+    assert [subject.timed_out(now, 0.0) for now in (30.0, 30.1, 30.2)] == [False, False, True]
+
+
+def test_timeouts_amid_acknowledgements_are_not() -> None:
+    subject = breaker()
+    for now in range(30, 200, 10):
+        assert not subject.timed_out(now, now - PATIENCE)
+        subject.acknowledged(now + 1)
+
+
+def test_a_recent_acknowledgement_outweighs_many_timeouts() -> None:
+    subject = breaker()
+    subject.acknowledged(100.0)
+    assert not any(subject.timed_out(110.0, 80.0) for _ in range(50))
+    assert subject.timed_out(130.0, 80.0)
+
+
+def test_an_answer_of_any_kind_starts_the_count_again() -> None:
+    subject = breaker()
+    subject.timed_out(30.0, 0.0)
+    subject.timed_out(31.0, 0.0)
+    subject.answered()
+    assert not subject.timed_out(32.0, 0.0)
+
+
+def test_an_outage_is_news_once_and_ends_with_an_acknowledgement() -> None:
+    subject = breaker()
+    assert subject.open(10.0, ())
+    assert subject.state == BreakerState.OPEN.value
+    assert not subject.open(10.5, ())
+    subject.half_open(answered=True)
+    assert subject.state == BreakerState.HALF_OPEN.value
+    assert not subject.open(12.0, ())
+    assert subject.opened_at == 10.0
+    subject.half_open(answered=True)
+    assert subject.acknowledged(20.0)
+    assert subject.state == BreakerState.CLOSED.value
+    assert not subject.acknowledged(21.0)
+    assert subject.open(30.0, ())
+
+
+def test_tries_are_further_and_further_apart() -> None:
+    subject = breaker()
+    subject.open(0.0, ())
+    waits = [subject.retry_at]
+    for _ in range(10):
+        subject.probe_failed(100.0)
+        waits.append(subject.retry_at - 100.0)
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60]
+    subject.half_open(answered=True)
+    subject.acknowledged(200.0)
+    subject.open(300.0, ())
+    assert subject.retry_at == 301.0
+
+
+def test_a_row_at_three_openings_after_which_the_broker_answered_is_suspected() -> None:
+    subject = breaker()
+    for opening in range(3):
+        assert not subject.is_suspect(POISON), opening
+        subject.open(opening, {POISON})
+        subject.half_open(answered=True)
+    assert subject.is_suspect(POISON)
+    assert not subject.is_suspect(OTHER)
+    assert subject.suspects
+    subject.forget(POISON)
+    assert not subject.is_suspect(POISON)
+    assert not subject.suspects
+
+
+def test_nobody_is_suspected_of_an_outage_that_lasts() -> None:
+    subject = breaker()
+    subject.open(0.0, {OTHER})
+    for now in range(50):
+        subject.probe_failed(now)
+        subject.half_open(answered=False)
+        subject.open(now, {OTHER})
+    assert not subject.is_suspect(OTHER)
+
+
+EVENTS = st.lists(
+    st.sampled_from(["ack", "answered", "timeout", "open", "probe failed", "half open", "unanswered"]),
+    max_size=60,
+)
+
+
+@given(EVENTS)
+def test_whatever_happens_the_next_try_is_ahead_and_an_acknowledgement_closes(events: list[str]) -> None:
+    subject = breaker()
+    for now, event in enumerate(events):
+        if event == "ack":
+            subject.acknowledged(now)
+            assert subject.state == BreakerState.CLOSED.value
+        elif event == "answered":
+            subject.answered()
+        elif event == "timeout":
+            subject.timed_out(now, now - PATIENCE)
+        elif event == "open":
+            subject.open(now, {UUID(int=now)})
+            assert subject.state == BreakerState.OPEN.value
+        elif event == "probe failed" and subject.state is BreakerState.OPEN:
+            subject.probe_failed(now)
+            assert now < subject.retry_at <= now + 60
+        elif event in ("half open", "unanswered"):
+            was = subject.state
+            subject.half_open(answered=event == "half open")
+            assert (subject.state is BreakerState.HALF_OPEN) == (was is not BreakerState.CLOSED)

@@ -1,0 +1,267 @@
+"""Order within a key: one message at a time, lowest sequence first, and nobody overtakes a held one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import inf
+from random import Random
+from uuid import UUID, uuid4
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from outbox_core.meta import DispatchedMessage, Meta
+from outbox_core.relay.keys import Keys, by_key
+from outbox_core.store import KeyId, Predecessor, Row, Span
+
+NIL = UUID(int=0)
+START = datetime(2030, 1, 1, tzinfo=UTC)
+LEASE = 5.0
+
+
+def row(sequence: int, key: str | None = "k") -> Row:
+    meta = Meta("public.t", NIL, "a.b.v1", uuid4(), sequence, 1, 0, key, {}, START)
+    message = DispatchedMessage(meta, b"", "application/json")
+    return Row(uuid4(), uuid4(), message, START, None if key is None else (NIL, key))
+
+
+def admit(
+    keys: Keys,
+    *rows: Row,
+    hidden: Predecessor | None = None,
+    followed: dict[KeyId, int] | None = None,
+    now: float = 0.0,
+) -> tuple[list[int], list[int]]:
+    predecessors = {} if hidden is None else {(NIL, "k"): hidden}
+    ready, back = keys.admit(rows, by_key(rows), predecessors, followed or {}, now)
+    return _sequences(ready), _sequences(back)
+
+
+def _sequences(rows: Sequence[Row]) -> list[int]:
+    return [row.message.meta.sequence for row in rows]
+
+
+def test_one_of_a_key_goes_and_the_others_wait_for_it() -> None:
+    keys, rows = Keys(), [row(1), row(2), row(3), row(4, "other"), row(5, None)]
+    assert admit(keys, *rows) == ([5, 1, 4], [])
+    assert keys.succeeded(rows[0]) is rows[1]
+    assert keys.succeeded(rows[1]) is rows[2]
+    assert keys.succeeded(rows[2]) is None
+
+
+def test_a_failure_holds_its_key_and_gives_the_rest_back() -> None:
+    keys, rows = Keys(), [row(1), row(2), row(3)]
+    admit(keys, *rows)
+    assert keys.failed(rows[0], wake=10.0) == rows[1:]
+    assert keys.held() == [(NIL, "k")]
+    assert keys.next_wake() == inf
+    for each in rows:
+        keys.resolved(each, 1.0)
+    assert keys.next_wake() == 10.0
+    assert keys.due(9.9, 100) == {}
+    assert keys.due(10.0, 100) == {(NIL, "k"): 1}
+
+
+def test_a_hidden_predecessor_sends_those_behind_it_back() -> None:
+    keys = Keys()
+    assert admit(keys, row(1), row(5), row(6), hidden=Predecessor(3, 7.0)) == ([1], [5, 6])
+    assert keys.held() == [(NIL, "k")]
+
+
+def test_rows_claimed_while_their_key_was_being_held_go_back() -> None:
+    keys, first = Keys(), row(1)
+    admit(keys, first)
+    keys.failed(first, wake=10.0)
+    assert admit(keys, row(2)) == ([], [2])
+
+
+def test_a_key_followed_to_its_end_is_free() -> None:
+    keys, first = Keys(), row(1)
+    admit(keys, first)
+    keys.failed(first, wake=1.0)
+    keys.resolved(first, 0.5)
+    followed = keys.due(1.0, 100)
+    assert admit(keys, followed=followed, now=1.0) == ([], [])
+    assert keys.held() == []
+
+
+def test_a_key_that_succeeds_is_followed_by_more_and_more() -> None:
+    keys = Keys()
+    asked: list[int] = []
+    first = row(1)
+    admit(keys, first)
+    keys.failed(first, wake=0.0)
+    keys.resolved(first, 0.0)
+    sequence = 1
+    for _ in range(4):
+        followed = keys.due(1.0, 10_000)
+        wanted = followed[NIL, "k"]
+        asked.append(wanted)
+        rows = [row(sequence + n) for n in range(wanted)]
+        sequence += wanted
+        admit(keys, *rows, followed=followed, now=1.0)
+        for each in rows:
+            keys.succeeded(each)
+        for each in rows:
+            keys.resolved(each, 1.0)
+    assert asked == [1, 8, 500, 500]
+
+
+def test_where_a_predecessor_may_hide() -> None:
+    keys, first = Keys(), row(3)
+    assert keys.spans(by_key([row(4), row(9), row(2, None)])) == [Span((NIL, "k"), 0, 9)]
+    admit(keys, first)
+    assert keys.spans(by_key([row(8)])) == [Span((NIL, "k"), 3, 8)]
+    keys.succeeded(first)
+    keys.resolved(first, 0.0)
+    assert keys.spans(by_key([row(8)])) == [Span((NIL, "k"), 0, 8)]
+
+
+@dataclass
+class Kept:
+    """A row as the database has it."""
+
+    row: Row
+    due: float
+    leased_in: int | None = None
+    leased_at: float = 0.0
+    done: bool = False
+
+
+@dataclass
+class Table:
+    """The database and the dispatcher around `Keys`, as small as they can be."""
+
+    random: Random
+    keys: Keys = field(default_factory=Keys)
+    rows: dict[int, Kept] = field(default_factory=dict)
+    active: dict[KeyId, Row] = field(default_factory=dict)
+    unrecorded: list[Row] = field(default_factory=list)
+    now: float = 0.0
+    claims: int = 0
+
+    def write(self) -> None:
+        sequence = len(self.rows) + 1
+        delay = self.random.choice((0.0, 0.0, 0.0, 3.0))
+        self.rows[sequence] = Kept(row(sequence, self.random.choice("abc")), self.now + delay)
+
+    def claim(self) -> None:
+        held = set(self.keys.held())
+        due = [k for k in self.rows.values() if self._is_due(k) and k.row.key_id not in held]
+        due.sort(key=lambda kept: (kept.due, kept.row.message.meta.sequence))
+        self._take(due[: self.random.choice((1, 3, 50))], {})
+
+    def follow(self) -> None:
+        followed = self.keys.due(self.now, 20)
+        found: list[Kept] = []
+        for key_id, wanted in followed.items():
+            heads = [k for k in self.rows.values() if k.row.key_id == key_id and not k.done][:wanted]
+            found.extend(kept for kept in heads if self._is_due(kept))
+        self._take(found, followed)
+
+    def _is_due(self, kept: Kept) -> bool:
+        return not kept.done and kept.leased_in is None and kept.due <= self.now
+
+    def _take(self, taken: list[Kept], followed: dict[KeyId, int]) -> None:
+        self.claims += 1
+        for kept in taken:
+            kept.row = row(kept.row.message.meta.sequence, kept.row.message.meta.key)
+            kept.leased_in, kept.leased_at = self.claims, self.now
+        rows = [kept.row for kept in taken]
+        grouped = by_key(rows)
+        hidden = {
+            span.key_id: found
+            for span in self.keys.spans(grouped)
+            if (found := self._before(span)) is not None
+        }
+        ready, back = self.keys.admit(rows, grouped, hidden, followed, self.now)
+        for each in back:
+            self._kept(each).leased_in = None
+        for each in ready:
+            self._dispatch(each)
+
+    def _before(self, span: Span) -> Predecessor | None:
+        for sequence, kept in self.rows.items():
+            if (
+                span.after < sequence < span.before
+                and kept.row.key_id == span.key_id
+                and not kept.done
+                and kept.leased_in != self.claims
+            ):
+                free_at = kept.due if kept.leased_in is None else max(kept.due, kept.leased_at + LEASE)
+                return Predecessor(sequence, max(free_at - self.now, 0.0))
+        return None
+
+    def _dispatch(self, each: Row) -> None:
+        assert each.key_id is not None
+        assert each.key_id not in self.active, "two rows of one key at once"
+        sequence = each.message.meta.sequence
+        overtaken = [
+            s for s, k in self.rows.items() if s < sequence and k.row.key_id == each.key_id and not k.done
+        ]
+        assert not overtaken, f"{sequence} overtakes {overtaken}"
+        self.active[each.key_id] = each
+
+    def end(self, *, ok: bool) -> None:
+        """The dispatch of some row ends."""
+        if not self.active:
+            return
+        key_id = self.random.choice(list(self.active))
+        each = self.active.pop(key_id)
+        if ok:
+            self._kept(each).done = True
+            following = self.keys.succeeded(each)
+            self.unrecorded.append(each)
+            if following is not None:
+                self._dispatch(following)
+            return
+        delay = self.random.choice((0.0, 1.0))
+        self.unrecorded += [each, *self.keys.failed(each, self.now + delay)]
+        self._kept(each).due = self.now + delay
+
+    def record(self) -> None:
+        """What has ended is written down."""
+        rows, self.unrecorded = self.unrecorded, []
+        for each in rows:
+            self._kept(each).leased_in = None
+        for each in rows:
+            self.keys.resolved(each, self.now)
+
+    def _kept(self, each: Row) -> Kept:
+        return self.rows[each.message.meta.sequence]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32))
+def test_never_two_of_a_key_never_out_of_order_and_never_stuck(seed: int) -> None:
+    random = Random(seed)
+    table = Table(random)
+    for _ in range(120):
+        action = random.choice(("write", "write", "claim", "follow", "ok", "ok", "fail", "record", "wait"))
+        match action:
+            case "write":
+                table.write()
+            case "claim":
+                table.claim()
+            case "follow":
+                table.follow()
+            case "ok":
+                table.end(ok=True)
+            case "fail":
+                table.end(ok=False)
+            case "record":
+                table.record()
+            case _:
+                table.now += random.choice((0.1, 1.0, 6.0))
+    for _ in range(400):
+        table.follow()
+        table.claim()
+        while table.active:
+            table.end(ok=True)
+        table.record()
+        table.now += 0.5
+        if all(kept.done for kept in table.rows.values()):
+            break
+    assert all(kept.done for kept in table.rows.values())

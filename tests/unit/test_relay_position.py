@@ -1,0 +1,110 @@
+"""Reading on from a place never passes a row that may still appear."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from outbox_core.relay.position import Position
+from outbox_core.store import BEGINNING, Place, Tick
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def looked(*ticks: tuple[float, set[int]]) -> Position:
+    position = Position()
+    for seconds, running in ticks:
+        position.looked(Tick(at(seconds), frozenset(running)))
+        position.read(None)
+    return position
+
+
+def test_nothing_is_skipped_before_the_second_look() -> None:
+    assert Position().place == BEGINNING
+    assert looked((0, set())).place == BEGINNING
+
+
+def test_a_short_claim_reads_on_from_before_the_previous_look() -> None:
+    assert looked((10, set()), (10.25, set())).place == (at(9.5), 0)
+
+
+def test_a_full_claim_reads_on_from_its_last_row() -> None:
+    position = looked((10, set()), (10.25, set()))
+    position.read((at(10.1), 77))
+    assert position.place == (at(10.1), 77)
+
+
+def test_a_transaction_that_ends_takes_the_position_back_to_before_it_began() -> None:
+    position = looked((10, set()), (11, {5}), (20, {5}), (30, {5}))
+    assert position.place == (at(19.5), 0)
+    position.looked(Tick(at(40), frozenset()))
+    assert position.place == (at(9.5), 0)
+
+
+def test_a_transaction_from_before_the_first_look_takes_it_to_the_beginning() -> None:
+    position = looked((10, {5}), (20, {5}), (30, {5}))
+    position.looked(Tick(at(40), frozenset()))
+    assert position.place == BEGINNING
+
+
+def test_a_clock_set_back_takes_it_to_the_beginning() -> None:
+    position = looked((10, set()), (20, set()), (30, set()))
+    position.looked(Tick(at(25), frozenset()))
+    assert position.place == BEGINNING
+
+
+def test_rows_given_back_are_read_again_and_later_ones_change_nothing() -> None:
+    position = looked((10, set()), (20, set()))
+    position.back_to([(at(5), 3), (at(7), 1)])
+    assert position.place == (at(5), 3)
+    position.back_to([(at(99), 1)])
+    assert position.place == (at(5), 3)
+
+
+@dataclass
+class Writer:
+    xid: int
+    stamps: list[Place] = field(default_factory=list)
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 2**32))
+def test_after_a_look_no_committed_row_lies_behind_the_position(seed: int) -> None:
+    """Writers take an id, stamp rows, and commit or roll back whenever they like; looks are late, claims bounded."""
+    random = Random(seed)
+    position = Position()
+    now, sequence, xid = 0.0, 0, 0
+    writers: list[Writer] = []
+    waiting: set[Place] = set()
+    for _ in range(120):
+        now += random.choice((0.0, 0.01, 0.2, 3.0))
+        action = random.choice(("begin", "stamp", "stamp", "end", "look", "look", "claim"))
+        if action == "begin":
+            xid += 1
+            writers.append(Writer(xid))
+        elif action == "stamp" and writers:
+            sequence += 1
+            random.choice(writers).stamps.append((at(now + random.choice((0, 0, 0, 2.0))), sequence))
+        elif action == "end" and writers:
+            writer = writers.pop(random.randrange(len(writers)))
+            if random.random() < 0.8:
+                waiting.update(writer.stamps)
+        elif action == "look":
+            clock = now - random.uniform(0, 0.4)  # the look itself comes a little after its clock
+            position.looked(Tick(at(clock), frozenset(writer.xid for writer in writers)))
+            behind = {place for place in waiting if place < position.place}
+            assert not behind
+        elif action == "claim":
+            limit = random.choice((1, 2, 100))
+            due = sorted(place for place in waiting if position.place <= place and place[0] <= at(now))
+            taken = due[:limit]
+            waiting.difference_update(taken)
+            position.read(taken[-1] if len(taken) == limit else None)

@@ -1,0 +1,96 @@
+"""Settings that cannot work are refused with the numbers that show why."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outbox_core.errors import ConfigError
+from outbox_core.relay import Relay
+from outbox_core.relay.settings import MARGIN, RelaySettings
+from outbox_core.stores.memory import MemoryStore
+
+
+def test_the_defaults_are_sound() -> None:
+    settings = RelaySettings()
+    assert (settings.batch_size, settings.poll_interval, settings.lock_ttl) == (100, 1.0, 60.0)
+    assert (settings.max_attempts, settings.dispatch_timeout) == (25, 30.0)
+    assert settings.single_active
+    assert settings.on_published == "mark"
+
+
+def test_a_lease_must_outlast_what_is_done_under_it() -> None:
+    with pytest.raises(ConfigError) as refused:
+        RelaySettings(lock_ttl=20, dispatch_timeout=15, database_timeout=3)
+    message = str(refused.value)
+    for number in ("lock_ttl=20 s", "dispatch_timeout=15 s", "database_timeout=3 s", "22 s in all"):
+        assert number in message
+
+
+@given(st.floats(0.01, 100), st.floats(0.01, 100), st.floats(0, 100))
+def test_a_dispatch_that_may_start_ends_within_its_lease(
+    dispatch: float, database: float, spare: float
+) -> None:
+    settings = RelaySettings(
+        dispatch_timeout=dispatch,
+        database_timeout=database,
+        lock_ttl=dispatch + 2 * database + MARGIN + spare + 1e-6,
+    )
+    assert settings.trusted >= database * 0.999
+    latest = settings.trusted + settings.dispatch_timeout + settings.database_timeout
+    assert latest <= settings.lock_ttl - MARGIN + 1e-6
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "batch_size", "batch_bytes", "concurrency", "poll_interval", "lock_ttl", "max_attempts",
+        "dispatch_timeout", "database_timeout", "backoff_base", "takeover",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("value", [0, -1, math.inf, math.nan])
+def test_a_number_that_makes_no_sense_is_refused(name: str, value: float) -> None:
+    given_settings: dict[str, Any] = {name: value}
+    with pytest.raises(ConfigError, match=rf"^{name} must .*got {value!r}$"):
+        RelaySettings(**given_settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"on_published": "drop"}, "on_published must be 'mark' or 'delete', got 'drop'"),
+        ({"on_dead": "wait"}, "on_dead must be 'skip' or 'block', got 'wait'"),
+        ({"last_error_max_bytes": 10}, "last_error_max_bytes must be at least 64, got 10"),
+        ({"backoff_jitter": -0.1}, r"backoff_jitter must not be negative or infinite, got -0\.1"),
+    ],
+)
+def test_choices_and_bounds(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        RelaySettings(**settings)
+
+
+async def _nowhere(message: object) -> None:
+    raise AssertionError(message)
+
+
+def test_an_unknown_setting_is_named_beside_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"unknown relay setting batchsize; known are .*batch_size"):
+        Relay(MemoryStore, table="orders_outbox", dispatcher=_nowhere, batchsize=3)
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({}, r"give either table= or tables="),
+        ({"table": "a_outbox", "tables": ["b_outbox"]}, r"give either table= or tables="),
+        ({"tables": "a_outbox"}, "got the str 'a_outbox'; write table= for one"),
+        ({"tables": ["a_outbox", "public.a_outbox"]}, "named twice"),
+    ],
+)
+def test_tables(tables: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Relay(MemoryStore, dispatcher=_nowhere, **tables)

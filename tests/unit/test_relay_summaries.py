@@ -1,0 +1,107 @@
+"""``last_error``: the code first, bounded in bytes, without secrets and without the payload."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outbox_core.errors import BrokerUnavailable, PermanentError
+from outbox_core.relay.summaries import code_of, summary_of
+
+BYTES = 2048
+
+
+def summary(error: BaseException, payload: bytes = b"", max_bytes: int = BYTES) -> str:
+    return summary_of(error, payload, max_bytes)
+
+
+def test_our_own_errors_begin_with_their_code() -> None:
+    assert summary(BrokerUnavailable("gone")) == f"{BrokerUnavailable.code} gone"
+    assert summary(PermanentError("no")).startswith(PermanentError.code + " ")
+
+
+def test_others_begin_with_unknown_and_their_type() -> None:
+    assert summary(ValueError("bad")) == "UNKNOWN.VALUEERROR ValueError: bad"
+    assert code_of(KeyError()) == "UNKNOWN.KEYERROR"
+
+
+@given(st.text(), st.integers(64, 4096))
+def test_it_is_bounded_in_bytes_and_stays_valid_text(text: str, max_bytes: int) -> None:
+    line = summary(ValueError(text), max_bytes=max_bytes)
+    assert len(line.encode()) <= max_bytes
+    assert line.startswith("UNKNOWN.VALUEERROR")
+    assert "\0" not in line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("character", ["é", "€", "😀"])
+@pytest.mark.parametrize("max_bytes", range(64, 72))
+def test_no_character_is_split(character: str, max_bytes: int) -> None:
+    line = summary(ValueError(character * 200), max_bytes=max_bytes)
+    assert len(line.encode()) <= max_bytes
+    assert "\N{REPLACEMENT CHARACTER}" not in line
+    assert line.endswith("…")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cannot connect to postgresql://user:hunter2secret@db:5432/app",
+        "amqp://guest:hunter2secret@rabbit/ refused",
+        "https://u:hunter2/secret@host/path",
+        "password=hunter2secret host=db",
+        "PASSWORD: hunter2secret",
+        'sasl_plain_password="hunter2secret"',
+        "token = hunter2secret",
+        "api_key=hunter2secret",
+        "Authorization: Bearer hunter2secret",
+        "sent Basic aHVudGVyMnNlY3JldA== to the broker",
+    ],
+)
+def test_secrets_are_left_out(text: str) -> None:
+    line = summary(ConnectionError(text))
+    assert "hunter2" not in line
+    assert "aHVudGVy" not in line
+    assert "***" in line
+
+
+def test_a_payload_quoted_whole_or_in_part_is_left_out() -> None:
+    payload = json.dumps({"card": "4111-1111-1111-1111", "name": "Ada Lovelace"}).encode()
+    whole = summary(ValueError(f"cannot send {payload.decode()}"), payload)
+    part = summary(ValueError("bad value '4111-1111-1111-1111' of Ada Lovelace"), payload)
+    for line in (whole, part):
+        assert "4111-1111" not in line
+        assert "Lovelace" not in line
+        assert "[payload]" in line
+    assert part.startswith("UNKNOWN.VALUEERROR ValueError: bad value")
+
+
+@given(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=12, max_size=60), st.data())
+def test_no_long_piece_of_a_payload_survives(secret: str, data: st.DataObject) -> None:
+    begin = data.draw(st.integers(0, len(secret) - 11))
+    piece = secret[begin : begin + 11]
+    line = summary(ValueError(f"~~ {piece} ~~"), secret.encode())
+    assert piece not in line
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def test_an_error_that_cannot_speak_is_named_all_the_same() -> None:
+    assert summary(Unspeakable()) == "UNKNOWN.UNSPEAKABLE Unspeakable:"
+
+
+def test_a_group_shows_the_codes_of_its_members() -> None:
+    line = summary(ExceptionGroup("two handlers failed", [ValueError("a"), BrokerUnavailable("b")]))
+    assert line.startswith("UNKNOWN.EXCEPTIONGROUP")
+    assert "UNKNOWN.VALUEERROR a" in line
+    assert f"{BrokerUnavailable.code} b" in line
+
+
+def test_a_very_long_text_is_not_searched_for_ever() -> None:
+    assert len(summary(ValueError("x" * 5_000_000), b"y" * 1_000_000).encode()) <= BYTES
