@@ -67,7 +67,7 @@ class Memory:
 
     peak: float
     growth: float
-    """The median of the last quarter over the median of the second quarter: 1 is flat."""
+    """The median of the last quarter over the median of the one before: 1 is flat."""
 
 
 async def relay(dsn: str, rows: int, **order: Any) -> tuple[dict[str, Any], list[float]]:
@@ -190,7 +190,7 @@ async def memory(connection: asyncpg.Connection, place: Place, rows: int, script
     _, samples = await relay(place.dsn, rows, timeout=1800.0)
     samples = [sample for sample in samples if sample]
     quarter = max(len(samples) // 4, 1)
-    growth = statistics.median(samples[-quarter:]) / statistics.median(samples[quarter : 2 * quarter])
+    growth = statistics.median(samples[-quarter:]) / statistics.median(samples[-2 * quarter : -quarter])
     return Memory(max(samples), growth)
 
 
@@ -208,7 +208,9 @@ async def measure(place: Place, size: Size) -> tuple[list[Figure], dict[str, lis
             ("large", f"memory, {size.large_rows} bodies of 512 KiB", large),
         ):
             figures.append(figure(f"memory_{name}_mb", text, [found.peak], unit="MB", at_most=150))
-            figures.append(figure(f"memory_{name}_growth", f"{text}, end / first half", [found.growth]))
+            figures.append(
+                figure(f"memory_{name}_growth", f"{text}, last quarter / the one before", [found.growth])
+            )
         await common.remove(connection)
     finally:
         await connection.close()

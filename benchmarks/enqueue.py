@@ -8,20 +8,17 @@ inside one run. The DSN's database gets a schema ``outbox_benchmark``, dropped a
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import hashlib
 import json
 import re
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,16 +26,12 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
-from outbox_core import schema
+from benchmarks import common
+from benchmarks.common import TABLE
 from outbox_core.message import Message
 from outbox_core.outbox import Outbox
-from outbox_core.table import TableName
-from tests.services.postgres import PostgresServer
-from tests.services.session import Services
 
-TABLE = TableName("outbox_benchmark", "orders_outbox")
-HERE = Path(__file__).parent
-HAND_WRITTEN = (HERE / "enqueue_hand_written.sql").read_text().replace("{table}", TABLE.quoted)
+HAND_WRITTEN = common.sql("enqueue_hand_written.sql")
 TENANT = UUID("11111111-1111-1111-1111-111111111111")
 TOPIC = "shop.order.placed.v1"
 KEY = "order-4711"
@@ -234,10 +227,9 @@ async def compared(
 async def measure(dsn: str, pgbench: str | None, size: Size) -> list[Figure]:
     connection = await asyncpg.connect(dsn)
     try:
-        await connection.execute(f"DROP SCHEMA IF EXISTS {TABLE.schema} CASCADE")
-        await schema.create(connection, TABLE)
+        await common.install(connection)
         figures = await _figures(connection, dsn, pgbench, size)
-        await connection.execute(f"DROP SCHEMA {TABLE.schema} CASCADE")
+        await common.remove(connection)
     finally:
         await connection.close()
     return figures
@@ -283,7 +275,7 @@ async def _figures(connection: asyncpg.Connection, dsn: str, pgbench: str | None
 
 async def _against_pgbench(connection: asyncpg.Connection, dsn: str, pgbench: str, size: Size) -> Figure:
     makes_uuid = "uuidv7" if connection.get_server_version().major >= 18 else "gen_random_uuid"
-    text = (HERE / "enqueue_pgbench.sql").read_text().replace("{table}", TABLE.quoted)
+    text = common.sql("enqueue_pgbench.sql")
 
     async def ours() -> float:
         await connection.execute(f"TRUNCATE {TABLE.quoted}")
@@ -304,17 +296,6 @@ async def _against_pgbench(connection: asyncpg.Connection, dsn: str, pgbench: st
         )
 
 
-@contextmanager
-def own_server() -> Iterator[tuple[str, str | None]]:
-    services = Services()
-    try:
-        with services.private(PostgresServer) as server:
-            program = server.installed_in / "bin" / "pgbench"
-            yield server.address, str(program) if program.exists() else shutil.which("pgbench")
-    finally:
-        services.close()
-
-
 def report(figures: list[Figure], build: float, loop: str) -> str:
     lines = [
         "| enqueue | rate | yardstick | ratio | lowest to highest | bar |",
@@ -330,21 +311,11 @@ def report(figures: list[Figure], build: float, loop: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Benchmark enqueue against hand-written SQL and pgbench.")
-    parser.add_argument("--dsn", help="a PostgreSQL database; a server is started without it")
-    parser.add_argument("--quick", action="store_true", help="less than a minute, rougher figures")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    arguments = parser.parse_args()
-    try:
-        import uvloop
-
-        factory, loop = uvloop.new_event_loop, "uvloop"
-    except ImportError:
-        factory, loop = asyncio.new_event_loop, "asyncio"
-    place = own_server() if arguments.dsn is None else nullcontext((arguments.dsn, shutil.which("pgbench")))
-    with place as (dsn, pgbench), asyncio.Runner(loop_factory=factory) as runner:
+    arguments = common.arguments(__doc__ or "")
+    factory, loop = common.event_loop()
+    with common.place(arguments.dsn) as place, asyncio.Runner(loop_factory=factory) as runner:
         size = QUICK if arguments.quick else FULL
-        figures = runner.run(measure(dsn, pgbench, size))
+        figures = runner.run(measure(place.dsn, place.pgbench, size))
     build = min(building() for _ in range(5))
     print(report(figures, build, loop))
     if arguments.json is not None:

@@ -218,7 +218,7 @@ async def test_a_message_that_moves_on_while_it_is_waited_for(
     watcher = await asyncpg.connect(database.dsn)
 
     async def somebody_waits() -> bool:
-        return await watcher.fetchval(waiting) == 1
+        return bool(await watcher.fetchval(waiting))
 
     try:
         async with yard.connection.transaction():

@@ -37,7 +37,7 @@ def main() -> int:
             print("\n".join(record.trace))
         if record.violations:
             failed.append(seed)
-            print(f"seed {seed}:", *record.violations[:5], sep="\n  ")
+            print(f"seed {seed}:", *record.violations[:5], sep="\n  ", flush=True)
     print(f"{len(seeds)} seeds in {time.monotonic() - began:.1f} s, {len(failed)} failed: {failed[:50]}")
     for name, count in sorted(counts.items()):
         print(f"{count:>9} {name}")

@@ -41,7 +41,7 @@ def test_dispatchers() -> None:
     batches: list[BatchDispatcher] = [nats, kafka, amqp]
     probing: list[Probing] = [nats, kafka, amqp]
     managed: list[Managed] = [nats, kafka, amqp]
-    assert dispatchers == batches == probing == managed
+    assert len(dispatchers) == len(batches) == len(probing) == len(managed)
     assert_type(nats.name, str)
     assert_type(nats.duplicates, int)
 

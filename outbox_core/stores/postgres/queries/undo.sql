@@ -10,7 +10,9 @@ WHERE id = ANY (ARRAY(
         WHERE
             published_at IS NULL AND dead_at IS NULL
             AND available_at <= now()
-            AND (available_at, sequence) >= ($2::timestamptz, $3::bigint)
+            AND (available_at, sequence) >= (
+                CASE WHEN $2::timestamptz < '0001-01-03Z' THEN '-infinity' ELSE $2 END, $3::bigint
+            )
         ORDER BY available_at, sequence
         LIMIT $4
     ) AS first_places
