@@ -36,6 +36,8 @@ def find_pyenv_pythons() -> None:
 
 
 find_pyenv_pythons()
+# uv trusts the certificates the machine trusts, as pip does: behind a company's proxy its own list would not do.
+os.environ.setdefault("UV_SYSTEM_CERTS", "true")
 
 
 def install_locked(session: nox.Session, *groups: str) -> None:
