@@ -175,6 +175,6 @@ def sql(name: str) -> str:
 
 
 def _shown(value: float) -> str:
-    if value >= 1000:
+    if abs(value) >= 1000:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 20 else f"{value:.2f}"
+    return f"{value:.1f}" if abs(value) >= 20 else f"{value:.2f}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
@@ -32,7 +32,7 @@ def install_command(extra: str) -> str:
 
 
 @contextmanager
-def needs_extra(extra: str, *, feature: str) -> Iterator[None]:
+def needs_extra(extra: str, *, feature: str) -> Generator[None]:
     """Guard the import of an extra's packages, in the one module that needs them.
 
         with needs_extra("psycopg", feature="enqueue on a psycopg connection"):

@@ -202,3 +202,28 @@ class Lane:
 
     def _released(self, rows: Sequence[Row]) -> None:
         self.claimer.returned(rows)
+
+
+def lanes_for(
+    tables: Sequence[TableName],
+    store: Store,
+    settings: RelaySettings,
+    backoff: Backoff,
+    leaves: Leaves,
+    observe: Callable[[Event], None],
+    crashed: Callable[[BaseException], None],
+) -> list[Lane]:
+    """A lane for each table, with an equal share of the concurrency, and woken by the store's hints."""
+    share = max(1, settings.concurrency // len(tables))
+    lanes = {
+        table: Lane(table, store, settings, backoff, leaves, observe, crashed, concurrency=share)
+        for table in tables
+    }
+
+    def hinted(table: TableName | None) -> None:
+        for name, lane in lanes.items():
+            if table is None or name == table:
+                lane.wakeups.hint()
+
+    store.listen(hinted)
+    return list(lanes.values())

@@ -15,8 +15,9 @@ from outbox_core.cleaner import CleanerSettings
 from outbox_core.dispatcher import Dispatcher, as_dispatcher
 from outbox_core.errors import ConfigError, RelayFailed
 from outbox_core.observers.logging import LoggingObserver
-from outbox_core.relay.run import RelayState, Run
+from outbox_core.relay.run import Run
 from outbox_core.relay.settings import RelaySettings
+from outbox_core.relay.state import RelayState
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from enum import StrEnum
 from math import inf
 from random import random as system_random
 from typing import TYPE_CHECKING, Final, cast
@@ -16,12 +14,15 @@ import anyio
 
 from outbox_core.cleaner import Cleaner, CleanerSettings
 from outbox_core.dispatcher import Dispatcher, Managed
-from outbox_core.errors import DispatchTimeout, StorageError, StorageTimeout
-from outbox_core.observer import Event, Observer, Published, Reconnecting, Stopped
+from outbox_core.errors import StorageError, StorageTimeout
+from outbox_core.observer import Observer, Reconnecting, Stopped
 from outbox_core.relay import clock
+from outbox_core.relay.audience import Audience
 from outbox_core.relay.backoff import Backoff
-from outbox_core.relay.lane import Lane
+from outbox_core.relay.lane import Lane, lanes_for
 from outbox_core.relay.leaves import Leaf, Leaves
+from outbox_core.relay.opening import opened
+from outbox_core.relay.state import RelayState
 from outbox_core.upkeep import Kept
 
 if TYPE_CHECKING:
@@ -33,16 +34,6 @@ _CANCELLED_GRACE: Final = 1.0
 _RECORDING_SECONDS: Final = 0.7
 """After the grace: for the outcomes of what ended at the last moment to be recorded."""
 _CLOSING_SECONDS: Final = 0.9
-_logger: Final = logging.getLogger("outbox_core.relay")
-
-
-class RelayState(StrEnum):
-    """A relay is in one of these; from stopped it can be started again."""
-
-    STARTING = "starting"
-    RUNNING = "running"
-    STOPPING = "stopping"
-    STOPPED = "stopped"
 
 
 class Run:
@@ -59,12 +50,12 @@ class Run:
         cleaner: CleanerSettings | None = None,
     ) -> None:
         self.state = RelayState.STARTING
-        self.published = 0
         self._tables = tables
         self._store = store
         self._settings = settings
         self._dispatcher = dispatcher
-        self._observers = observers
+        self._audience = Audience(observers)
+        self._observe = self._audience.tell
         self._random = random or system_random
         self._cleaner = cleaner
         self._running = anyio.Event()
@@ -76,6 +67,11 @@ class Run:
         self._lanes: list[Lane] = []
         self._starting = anyio.CancelScope()
         self.loop: Final = asyncio.get_running_loop()
+
+    @property
+    def published(self) -> int:
+        """How many messages this run has published."""
+        return self._audience.published
 
     async def main(self, *, grace: float = _CANCELLED_GRACE) -> None:
         """Run until a stop is asked for. Cancelling it stops it too, with a grace of 1 s; cancelling again, at once."""
@@ -189,50 +185,19 @@ class Run:
         except TimeoutError:
             raise StorageTimeout("the database did not let the relay start in time") from None
         if isinstance(self._dispatcher, Managed):
-            await stack.enter_async_context(self._managed(self._dispatcher))
+            start_seconds = self._settings.dispatch_timeout
+            await stack.enter_async_context(opened(self._dispatcher, start_seconds, self._seconds_to_close))
 
-    @asynccontextmanager
-    async def _managed(self, dispatcher: Managed) -> AsyncGenerator[None]:
-        try:
-            with anyio.fail_after(self._settings.dispatch_timeout):
-                await dispatcher.__aenter__()
-        except TimeoutError:
-            seconds = self._settings.dispatch_timeout
-            raise DispatchTimeout(f"the dispatcher did not start within {seconds:g} s") from None
-        try:
-            yield
-        finally:
-            left = min(self._deadline, clock.now() + 5.0) + _CLOSING_SECONDS - clock.now()
-            with anyio.move_on_after(max(left, 0.1), shield=True):
-                await dispatcher.__aexit__(None, None, None)
+    def _seconds_to_close(self) -> float:
+        return min(self._deadline - clock.now(), 5.0) + _CLOSING_SECONDS
 
     def _make_lanes(self) -> list[Lane]:
         settings = self._settings
         backoff = Backoff(settings.backoff_base, settings.backoff_cap, settings.backoff_jitter, self._random)
         self._leaves = Leaves(self._dispatcher, backoff, settings.dispatch_timeout)
-        concurrency = max(1, settings.concurrency // len(self._tables))
-        lanes = [
-            Lane(
-                table,
-                self._store,
-                settings,
-                backoff,
-                self._leaves,
-                self._observe,
-                self._crashed,
-                concurrency=concurrency,
-            )
-            for table in self._tables
-        ]
-        by_table = {lane.table: lane for lane in lanes}
-
-        def hinted(table: TableName | None) -> None:
-            for lane in lanes if table is None else (by_table.get(table),):
-                if lane is not None:
-                    lane.wakeups.hint()
-
-        self._store.listen(hinted)
-        return lanes
+        return lanes_for(
+            self._tables, self._store, settings, backoff, self._leaves, self._observe, self._crashed
+        )
 
     async def _lead(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> int:
         abandoned = 0
@@ -321,23 +286,9 @@ class Run:
         self._crash = self._crash or error
         self.request_stop(0.0)
 
-    def _observe(self, event: Event) -> None:
-        if isinstance(event, Published):
-            self.published += len(event.messages)
-        for observer in self._observers:
-            try:
-                observer(event)
-            except (Exception, asyncio.CancelledError):
-                _logger.exception(
-                    "the observer %s failed on %s", type(observer).__name__, type(event).__name__
-                )
-
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """The error that ended the run: what came with it is of no more use to whoever reads it."""
     error = group.exceptions[0]
-    return (
-        _first(cast("BaseExceptionGroup[BaseException]", error))
-        if isinstance(error, BaseExceptionGroup)
-        else error
-    )
+    nested = isinstance(error, BaseExceptionGroup)
+    return _first(cast("BaseExceptionGroup[BaseException]", error)) if nested else error

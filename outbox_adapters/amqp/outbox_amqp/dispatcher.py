@@ -103,6 +103,7 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
                     routing_key=destination.routing_key,
                     properties=placed.properties,
                     mandatory=True,
+                    wait=False,  # for the socket; the confirmation is waited for all the same
                 )
         except asyncio.CancelledError:
             _check_blocked(client)

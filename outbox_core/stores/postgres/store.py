@@ -114,12 +114,13 @@ class PostgresStore:
         self, table: TableName, claim: Claim, spans: Sequence[Span], *, dead_too: bool
     ) -> dict[KeyId, Predecessor]:
         tenants, keys = _columns([span.key_id for span in spans], 2)
-        rows: list[Any] = await self._fetch(
+        rows = await self._fetch(
             table, "predecessors", "claim",
             tenants, keys, [span.after for span in spans], [span.before for span in spans],
             claim.token, claim.lock_ttl, dead_too,
         )  # fmt: skip
-        return {spans[row[0] - 1].key_id: Predecessor(row[1], row[2]) for row in rows}
+        asked = [span.key_id for span in spans]
+        return {asked[int(row[0]) - 1]: Predecessor(row[1], row[2]) for row in rows}
 
     async def publish(
         self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, delete: bool
