@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from outbox_core.errors import InvalidUrl
 
+_BARE: Final = re.compile(r"[A-Za-z0-9._-]+:\d+(?:,[A-Za-z0-9._-]+:\d+)*")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f#]")
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -49,11 +50,17 @@ class DispatcherUrl:
     options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
     @classmethod
-    def parse(cls, value: str | DispatcherUrl, *, schemes: Collection[str] = ()) -> DispatcherUrl:
+    def parse(
+        cls, value: str | DispatcherUrl, *, schemes: Collection[str] = (), bare: str | None = None
+    ) -> DispatcherUrl:
         """Read a URL; with ``schemes`` given, any other scheme is refused. A `DispatcherUrl` is only checked for that.
+
+        ``bare`` is the scheme of plain ``host:port`` addresses, one or several with commas between them.
 
         ``@ / ? # , %`` and spaces in a user name, password or option are written percent-encoded (``%40`` for ``@``).
         """
+        if bare is not None and isinstance(value, str) and _BARE.fullmatch(value) is not None:
+            value = f"{bare}://{value}"
         url = value if isinstance(value, DispatcherUrl) else _parse(value)
         if schemes and url.scheme not in schemes:
             raise InvalidUrl(url.scheme, f"expected the scheme {_listed(schemes)}, got {url.scheme!r}")

@@ -35,7 +35,7 @@ class AmqpAddress:
     @classmethod
     def parse(cls, value: str | DispatcherUrl) -> AmqpAddress:
         """Read a URL; `outbox_core.errors.InvalidUrl` says what is wrong with it, never showing the password."""
-        url = DispatcherUrl.parse(value, schemes=SCHEMES)
+        url = DispatcherUrl.parse(value, schemes=SCHEMES, bare=SCHEMES[0])
         options = url.take("exchange", "cloud_events")
         host, *others = url.hosts
         if others:

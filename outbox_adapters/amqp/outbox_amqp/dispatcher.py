@@ -46,8 +46,8 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
 
     def __init__(
         self,
-        *,
         url: str | DispatcherUrl | AmqpAddress | None = None,
+        *,
         client: AbstractConnection | None = None,
         exchange: str | None = None,
         destinations: DestinationMap[str | tuple[str, str]] | None = None,

@@ -51,8 +51,8 @@ class KafkaDispatcher(BrokerDispatcher[Session]):
 
     def __init__(
         self,
-        *,
         url: str | DispatcherUrl | KafkaAddress | None = None,
+        *,
         client: AIOKafkaProducer | None = None,
         key_by_event_id: bool = False,
         destinations: DestinationMap[str] | None = None,

@@ -42,8 +42,8 @@ class NatsDispatcher(BrokerDispatcher[Session]):
 
     def __init__(
         self,
-        *,
         url: str | DispatcherUrl | NatsAddress | None = None,
+        *,
         client: Client | None = None,
         stream: str | None = None,
         destinations: DestinationMap[str] | None = None,

@@ -40,9 +40,17 @@ def test_the_password_is_not_shown(kind: type[BrokerDispatcher[Any]]) -> None:
 
 
 @each
-def test_options_are_given_by_name(kind: type[BrokerDispatcher[Any]]) -> None:
-    kinds = {parameter.kind for parameter in inspect.signature(kind).parameters.values()}
-    assert kinds == {inspect.Parameter.KEYWORD_ONLY}
+def test_all_but_the_address_are_given_by_name(kind: type[BrokerDispatcher[Any]]) -> None:
+    address, *options = inspect.signature(kind).parameters.values()
+    assert address.name == "url"
+    assert {option.kind for option in options} == {inspect.Parameter.KEYWORD_ONLY}
+
+
+@each
+def test_a_plain_host_and_port_is_an_address(kind: type[BrokerDispatcher[Any]]) -> None:
+    build: Any = kind
+    scheme = URLS[kind].partition(":")[0]
+    assert build("127.0.0.1:1234").name == build(f"{scheme}://127.0.0.1:1234").name
 
 
 def test_the_three_take_the_same_options() -> None:
