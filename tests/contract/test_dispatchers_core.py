@@ -182,8 +182,11 @@ BLOCKS = [
 
 
 def run_blocks(path: Path) -> dict[str, Any]:
+    """Run the blocks that lead to the example's own test; the page's other examples are run with the documents."""
     names: dict[str, Any] = {"__name__": __name__}
     for block in BLOCKS:
+        if "TestLineDispatcher" in names:
+            break
         code = compile("\n" * (block.line - 1) + block.text, str(path), "exec", dont_inherit=True)
         eval(code, names)  # noqa: S307 - the project's own document
     return names
