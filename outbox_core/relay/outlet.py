@@ -139,13 +139,14 @@ class Outlet:
     async def _work(self, worker: _Worker) -> None:
         leaf, dispatch = self.leaf, self._dispatch_window if self.leaf.batches else self._dispatch
         task = cast("asyncio.Task[None]", asyncio.current_task())
+        time = asyncio.get_running_loop().time
         since_pause = 0
-        now = clock.now()
+        now = time()
         while not self._stopping:
             rows = self._take(now)
             if not rows:
                 await self._rest()
-                now = clock.now()
+                now = time()
                 continue
             worker.rows, worker.since, worker.deadline = rows, now, now + self._timeout
             if self._timer is None:
@@ -157,7 +158,7 @@ class Outlet:
             if worker.overdue or task.cancelling():
                 # Whatever it says after a cancellation is not believed: what it waited for was cut off.
                 outcomes = [self._cut_off(worker, task)] * len(rows)
-            began, now = now, clock.now()
+            began, now = now, time()
             for row, outcome in zip(rows, outcomes, strict=True):
                 leaf.ended(row.id)
                 self._settle(leaf, row, outcome, now - began)
@@ -167,7 +168,7 @@ class Outlet:
             if since_pause >= _FAIR_SHARE:
                 since_pause = 0
                 await asyncio.sleep(0)
-                now = clock.now()
+                now = time()
 
     def _take(self, now: float) -> list[Row]:
         """The next rows to dispatch, if the destination takes any now; those whose lease is too short go back."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -66,6 +67,7 @@ class Settlement:
         self._keys = keys
         self._observe = observe
         self._submit = submit
+        self._now = asyncio.get_running_loop().time
         self._timed_out: list[_TimedOut] = []
         self._timeouts = anyio.Event()
 
@@ -141,7 +143,7 @@ class Settlement:
             self._put_off(case.row, case.error, case.seconds)
 
     def _acknowledged(self, leaf: Leaf, row: Row, seconds: float) -> None:
-        now = clock.now()
+        now = self._now()
         if leaf.acknowledged(now):
             self._observe(BreakerClosed(self._table, leaf.name, now - leaf.breaker.opened_at))
         if leaf.breaker.suspects:

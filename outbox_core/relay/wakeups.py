@@ -10,7 +10,7 @@ from outbox_core.relay import clock
 
 _EAGER_SECONDS: Final = 0.06
 """Hints of a writing process come at most every 50 ms; what it commits in between is found by looking."""
-_EAGER_PAUSE_SECONDS: Final = 0.004
+_EAGER_PAUSE_SECONDS: Final = 0.002
 
 
 class Wakeups:
