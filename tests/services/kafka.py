@@ -101,7 +101,14 @@ log.dirs={self.folder / "data"}
         (self.folder / "log4j2.properties").write_text(_LOGGING)
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         completed = subprocess.run(
-            [*self._java(), "kafka.tools.StorageTool", "format", "-t", cluster, "-c", self._config],
+            [
+                *self._java(),
+                "kafka.tools.StorageTool",
+                "format",
+                f"--cluster-id={cluster}",
+                "-c",
+                self._config,
+            ],
             cwd=self.folder,
             capture_output=True,
             text=True,
