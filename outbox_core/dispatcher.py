@@ -98,7 +98,15 @@ class FunctionDispatcher:
 
 def as_dispatcher(value: Dispatcher | Callable[[DispatchedMessage], Awaitable[None]]) -> Dispatcher:
     """Accept a dispatcher or a plain asynchronous function."""
+    if isinstance(value, type):
+        raise ConfigError(
+            f"{value.__qualname__} is a class: pass an instance of it, such as {value.__qualname__}(…)"
+        )
     if isinstance(value, Dispatcher):
+        if inspect.isasyncgenfunction(value.dispatch) or inspect.isgeneratorfunction(value.dispatch):
+            raise ConfigError(
+                f"{type(value).__qualname__}.dispatch is a generator: it must be `async def` without yield"
+            )
         return value
     if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(type(value).__call__):
         return FunctionDispatcher(value)

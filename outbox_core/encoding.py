@@ -38,7 +38,8 @@ def encode_json(value: object) -> str:
     """
     try:
         text = _encoder.encode(value)
-    except (TypeError, ValueError, AttributeError, RecursionError) as error:
+    except Exception as error:
+        # Anything may come out of the user's own mappings and models.
         text = _encode_slowly(value, error)
     broken = broken_rule(text)
     if broken is not None:
@@ -48,12 +49,10 @@ def encode_json(value: object) -> str:
 
 
 def check_encoded(text: object) -> str:
-    """The text, if it is a ``str`` without NUL, lone surrogates or too many levels: for an ``encode`` of the user's."""
+    """The text, if it is a ``str`` of JSON that ``jsonb`` accepts: for an ``encode`` of the user's."""
     if not isinstance(text, str):
         raise EncodingError(ROOT, f"the encode function must return a str of JSON, got {type(text).__name__}")
-    broken = broken_rule(text)
-    if broken is not None:
-        raise EncodingError(ROOT, broken)
+    _check_json(text)
     return text
 
 
@@ -72,8 +71,15 @@ class JsonText:
         if not isinstance(given, str):
             hint = "; decode it first, or send it untouched as body=" if isinstance(given, bytes) else ""
             raise EncodingError(ROOT, f"JSON text must be a str, got {type(given).__name__}{hint}")
-        encode_json(parse_json(given))
-        check_encoded(given)
+        _check_json(given)
+
+
+def _check_json(text: str) -> None:
+    """Parse the text, and encode what it holds: that finds escaped surrogates, and names the place."""
+    encode_json(parse_json(text))
+    broken = broken_rule(text)
+    if broken is not None:
+        raise EncodingError(ROOT, broken)
 
 
 def _plain(value: object) -> object:
@@ -137,9 +143,11 @@ def _encode_slowly(value: object, error: Exception) -> str:
     """Name what the encoder refused; if nothing is wrong but keys, encode with these converted."""
     try:
         return _encoder.encode(_walk(value, ROOT, 0, ()))
+    except EncodingError:
+        raise
     except RecursionError:
         raise EncodingError(ROOT, TOO_DEEP) from None
-    except TypeError:
+    except Exception:
         raise EncodingError(ROOT, f"the encoder failed with {type(error).__name__}") from None
 
 
@@ -184,7 +192,7 @@ def _converted(value: object, path: str) -> object:
         return _plain(value)
     except _Refused as refusal:
         raise EncodingError(path, str(refusal)) from None
-    except (TypeError, ValueError, AttributeError, RecursionError) as error:
+    except Exception as error:
         rule = f"{type(value).__name__} could not be converted: {type(error).__name__}"
         raise EncodingError(path, rule) from None
 

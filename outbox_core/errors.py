@@ -57,10 +57,10 @@ is never renamed or reused; `docs/reference/errors.md` gives the cause and the c
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from datetime import timedelta
     from uuid import UUID
 
     from outbox_core.table import TableName
@@ -117,7 +117,7 @@ class InvalidTopicPattern(ConfigError, ValueError):
     code: ClassVar[str] = "CONFIG.TOPIC_PATTERN"
 
     def __init__(self, value: object, rule: str) -> None:
-        super().__init__(f"invalid topic pattern {_shown(value)}: {rule}")
+        super().__init__(f"{_invalid('topic pattern', value)}: {rule}")
         self.value = value
         self.rule = rule
 
@@ -193,7 +193,7 @@ class InvalidTopic(MessageError):
     code: ClassVar[str] = "MESSAGE.TOPIC"
 
     def __init__(self, value: object, rule: str) -> None:
-        super().__init__(f"invalid topic {_shown(value)}: {rule}")
+        super().__init__(f"{_invalid('topic', value)}: {rule}")
         self.value = value
         self.rule = rule
 
@@ -220,7 +220,7 @@ class InvalidKey(MessageError):
     code: ClassVar[str] = "MESSAGE.KEY"
 
     def __init__(self, value: object, rule: str) -> None:
-        super().__init__(f"invalid key {_shown(value)}: {rule}")
+        super().__init__(f"{_invalid('key', value)}: {rule}")
         self.value = value
         self.rule = rule
 
@@ -404,27 +404,33 @@ class SchemaBusy(SchemaError):
 
 
 class SchemaMismatch(SchemaError):
-    """Raised when a table is not as the library needs it. ``differences`` has a readable text for each difference."""
+    """Raised when a table is not as the library needs it. ``differences`` has a readable text for each difference.
+
+    There are none when the table is no outbox at all, and so nothing to be mended.
+    """
 
     code: ClassVar[str] = "STORAGE.SCHEMA_MISMATCH"
 
     def __init__(self, table: TableName, differences: tuple[str, ...]) -> None:
         listed = "\n".join(differences)
-        super().__init__(table, f"{len(differences)} differences from what is expected\n{listed}")
+        problem = f"{len(differences)} differences from what is expected\n{listed}"
+        super().__init__(
+            table,
+            problem if differences else "it exists and is not an outbox table; choose another name",
+        )
         self.differences = differences
 
 
 class SchemaMissing(SchemaError):
-    """Raised when there is no such outbox table. ``command`` creates it."""
+    """Raised when there is no such outbox table. ``command`` is the call that creates it."""
 
     code: ClassVar[str] = "STORAGE.SCHEMA_MISSING"
 
     def __init__(self, table: TableName) -> None:
-        self.command = f"outbox schema create --table {table}"
+        self.command = f"await outbox_core.schema.create(connection, {str(table)!r})"
         super().__init__(
             table,
-            "there is no such table in this database. Create it with"
-            f" `{self.command}` or `await outbox_core.schema.create(connection, {str(table)!r})`",
+            f"there is no such table in this database. Create it with `{self.command}`",
         )
 
 
@@ -455,16 +461,16 @@ class SchemaTooNew(SchemaError):
 
 
 class SchemaTooOld(SchemaError):
-    """Raised when a table's schema is older than this library needs. ``command`` upgrades it."""
+    """Raised when a table's schema is older than this library needs. ``command`` is the call that upgrades it."""
 
     code: ClassVar[str] = "STORAGE.SCHEMA_TOO_OLD"
 
     def __init__(self, table: TableName, version: int, needed: int) -> None:
-        self.command = f"outbox schema upgrade --table {table}"
+        self.command = f"await outbox_core.schema.upgrade(connection, {str(table)!r})"
         super().__init__(
             table,
             f"schema version {version} is older than version {needed}, which this library needs. Upgrade it with"
-            f" `{self.command}` or `await outbox_core.schema.upgrade(connection, {str(table)!r})`",
+            f" `{self.command}`",
         )
         self.version = version
 
@@ -539,9 +545,11 @@ class RetryAfter(ProviderError):
 
     code: ClassVar[str] = "PROVIDER.RETRY_AFTER"
 
-    def __init__(self, delay: timedelta, reason: str = "the destination asked for a later retry") -> None:
+    def __init__(
+        self, delay: timedelta | float, reason: str = "the destination asked for a later retry"
+    ) -> None:
         super().__init__(reason)
-        self.delay = delay
+        self.delay = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
 
 
 class InvalidHandlerReturn(EventBusError, PermanentError):
@@ -593,6 +601,11 @@ def _shown(value: object) -> str:
         return f"{value[:_SHOWN_CHARACTERS]!r}… ({len(value)} characters)"
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}… ({len(text)} characters)"
+
+
+def _invalid(what: str, value: object) -> str:
+    """What is invalid, with its text; of a value of another type the rule names the type, and that is enough."""
+    return f"invalid {what} {_shown(value)}" if isinstance(value, str) else f"invalid {what}"
 
 
 def _shortened(path: str) -> str:

@@ -19,7 +19,16 @@ from outbox_core.meta import DispatchedMessage, Meta
 from outbox_core.topic import check_topic
 from outbox_core.trace import accept_trace
 
-__all__ = ["ABSENT", "JSON_CONTENT_TYPE", "NIL_UUID", "DispatchedMessage", "Message", "Meta", "digest"]
+__all__ = [
+    "ABSENT",
+    "JSON_CONTENT_TYPE",
+    "NIL_UUID",
+    "DispatchedMessage",
+    "Message",
+    "Meta",
+    "check_uuid",
+    "digest",
+]
 
 NIL_UUID: Final = UUID(int=0)
 JSON_CONTENT_TYPE: Final = "application/json"
@@ -81,8 +90,8 @@ class Message:
     def __post_init__(self) -> None:
         _set_text(self, "topic", check_topic(self.topic))
         _check_content(self)
-        _check_uuid("tenant_id", self.tenant_id)
-        _check_uuid("event_id", self.event_id)
+        check_uuid("tenant_id", self.tenant_id)
+        check_uuid("event_id", self.event_id)
         if self.event_id == NIL_UUID:
             raise MessageError(
                 "event_id is the nil UUID, which identifies nothing; leave it out for a fresh UUIDv7"
@@ -194,7 +203,8 @@ def _check_content(message: Message) -> None:
         )
 
 
-def _check_uuid(name: str, value: object) -> None:
+def check_uuid(name: str, value: object) -> None:
+    """Refuse what is not a ``UUID``; ``name`` is the field or argument that has it."""
     if not isinstance(value, UUID):
         hint = "; convert it with UUID()" if isinstance(value, str) else ""
         raise MessageError(f"{name} must be a UUID, got {type(value).__name__}{hint}")
@@ -202,9 +212,7 @@ def _check_uuid(name: str, value: object) -> None:
 
 def _check_key(value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidKey(
-            type(value), f"expected a str or None, got {type(value).__name__}; convert it with str()"
-        )
+        raise InvalidKey(value, f"expected a str or None, got {type(value).__name__}; convert it with str()")
     if not value:
         raise InvalidKey(value, "it is empty; leave it out when the message has no order to keep")
     if len(value) > MAX_KEY_BYTES:

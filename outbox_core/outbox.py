@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, timedelta
 from hashlib import blake2b
 from json.encoder import encode_basestring
 from typing import Final
@@ -20,7 +20,7 @@ from outbox_core.errors import (
     TransactionError,
 )
 from outbox_core.identifiers import uuid7
-from outbox_core.message import Message, digest
+from outbox_core.message import Message, check_uuid, digest
 from outbox_core.record import NewRecord, State, StoredMessage
 from outbox_core.table import TableName
 from outbox_core.topic import Topic
@@ -30,6 +30,7 @@ from outbox_core.transaction import Transaction, adapt
 DEFAULT_MAX_BYTES: Final = 512 * 1024
 """Of encoded payload plus headers. JSONB text grows on the way out, and brokers commonly stop at 1 MiB."""
 
+_MAX_LIMIT: Final = 1_000_000
 _HINT_INTERVAL_SECONDS: Final = 0.05
 _VANISHED_TRIES: Final = 3
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -55,8 +56,7 @@ class Outbox:
         strict_topics: bool = False,
         hint: bool = True,
     ) -> None:
-        if max_bytes <= 0:
-            raise ConfigError(f"max_bytes must be positive, got {max_bytes}")
+        _check_settings(encode, max_bytes)
         self.table = TableName.parse(table)
         self._encode = encode
         self._max_bytes = max_bytes
@@ -96,7 +96,7 @@ class Outbox:
         Every message is validated before the first one is written. After an `EventIdConflict` the others may have been
         written in ``tx``: roll it back, or to a savepoint.
         """
-        records = [self._record(message) for message in messages]
+        records = [self._record(message) for message in _several(messages)]
         transaction = adapt(tx)
         if not allow_autocommit and not await transaction.is_open():
             raise self._not_in_transaction()
@@ -111,22 +111,29 @@ class Outbox:
 
     async def get(self, tx: object, event_id: UUID, *, payload: bool = False) -> StoredMessage | None:
         """Read one message back by its ``event_id``, or None. Its payload comes only when asked for."""
+        check_uuid("event_id", event_id)
         return await adapt(tx).get(self.table, event_id, payload=payload)
 
-    async def count(self, tx: object, *, tenant_id: UUID | None = None, state: State | None = None) -> int:
-        """Count messages, of one tenant or all, in one state or all.
+    async def count(
+        self, tx: object, *, tenant_id: UUID | None = None, state: State | str | None = None
+    ) -> int:
+        """Count messages, of one tenant or all, in one state (a `State` or its value) or all.
 
         Counting states before publication is cheap; counting published rows reads all that retention keeps.
         """
-        return await adapt(tx).count(self.table, tenant_id=tenant_id, state=state)
+        if tenant_id is not None:
+            check_uuid("tenant_id", tenant_id)
+        wanted = None if state is None else _state(state)
+        return await adapt(tx).count(self.table, tenant_id=tenant_id, state=wanted)
 
     async def pending(
         self, tx: object, *, tenant_id: UUID | None = None, limit: int = 100, payload: bool = False
     ) -> list[StoredMessage]:
         """The messages still to be delivered, in flight ones included: in the order in which they come up, or by
-        sequence when one tenant's are asked for."""
-        if limit < 1:
-            raise ConfigError(f"limit must be at least 1, got {limit}")
+        sequence when one tenant's are asked for. ``limit`` is a million at most."""
+        if tenant_id is not None:
+            check_uuid("tenant_id", tenant_id)
+        _check_limit(limit)
         return await adapt(tx).pending(self.table, tenant_id=tenant_id, limit=limit, payload=payload)
 
     def _record(self, message: Message) -> NewRecord:
@@ -157,7 +164,8 @@ class Outbox:
             tracestate=tracestate,
             digest=digest(message.topic, message.tenant_id, message.key, message.content_type, encoded),
             delay_microseconds=0 if message.delay is None else message.delay // _MICROSECOND,
-            available_at=message.available_at,
+            # In UTC, because PostgreSQL does not read every offset that Python has.
+            available_at=None if message.available_at is None else message.available_at.astimezone(UTC),
         )
 
     def _not_in_transaction(self) -> NotInTransaction:
@@ -217,6 +225,36 @@ class Outbox:
             return False
         self._next_hint = now + _HINT_INTERVAL_SECONDS
         return True
+
+
+def _check_settings(encode: object, max_bytes: object) -> None:
+    if not callable(encode):
+        raise ConfigError(f"encode must be a function from a payload to JSON text, got {encode!r}")
+    if not isinstance(max_bytes, int) or isinstance(max_bytes, bool) or max_bytes <= 0:
+        raise ConfigError(f"max_bytes must be a positive int, got {max_bytes!r}")
+
+
+def _check_limit(limit: object) -> None:
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _MAX_LIMIT:
+        raise ConfigError(f"limit must be an int from 1 to {_MAX_LIMIT}, got {limit!r}")
+
+
+def _state(value: State | str) -> State:
+    try:
+        return State(value)
+    except ValueError:
+        raise ConfigError(f"state must be one of {', '.join(State)}, got {value!r}") from None
+
+
+def _several(messages: Iterable[Message]) -> Iterable[Message]:
+    if isinstance(messages, Message):
+        raise MessageError("enqueue_many takes several messages; use enqueue for one")
+    try:
+        return iter(messages)
+    except TypeError:
+        raise MessageError(
+            f"enqueue_many takes an iterable of messages, got {type(messages).__name__}"
+        ) from None
 
 
 def _headers_text(headers: Mapping[str, str]) -> str:

@@ -15,6 +15,7 @@ MAX_SCHEMA_BYTES: Final = 63
 
 _IDENTIFIER: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _DEFAULT_SCHEMA: Final = "public"
+_SHARED_NAMES: Final = frozenset({"outbox_leader", "outbox_schema_version"})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,11 +34,17 @@ class TableName:
         _check(self.name, "table", MAX_NAME_BYTES, whole=f"{self.schema}.{self.name}")
         if self.schema.startswith("pg_"):
             raise InvalidTableName(str(self), "schemas that begin with pg_ belong to PostgreSQL itself")
+        if self.schema == "information_schema":
+            raise InvalidTableName(str(self), "the schema information_schema belongs to PostgreSQL itself")
 
     @classmethod
     def parse(cls, value: str | TableName) -> TableName:
-        """Read ``"orders_outbox"`` or ``"billing.orders_outbox"``; a `TableName` comes back as it is."""
+        """Read ``"orders_outbox"`` or ``"billing.orders_outbox"``; a `TableName` comes back as it is.
+
+        The names of the tables that the outboxes of a schema share are refused: they hold no messages.
+        """
         if isinstance(value, TableName):
+            _check_not_shared(value.name, whole=value)
             return value
         if not isinstance(value, str):
             raise InvalidTableName(
@@ -49,6 +56,7 @@ class TableName:
         schema, name = parts if len(parts) == 2 else (_DEFAULT_SCHEMA, parts[0])
         _check(schema, "schema", MAX_SCHEMA_BYTES, whole=value)
         _check(name, "table", MAX_NAME_BYTES, whole=value)
+        _check_not_shared(name, whole=value)
         return cls(schema, name)
 
     @property
@@ -58,6 +66,13 @@ class TableName:
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
+
+
+def _check_not_shared(name: str, *, whole: str | TableName) -> None:
+    if name in _SHARED_NAMES:
+        raise InvalidTableName(
+            whole, "this name belongs to a table the schema's outboxes share; choose another for the messages"
+        )
 
 
 def _check(identifier: str, part: str, max_bytes: int, *, whole: str) -> None:

@@ -24,7 +24,7 @@ def check_topic(value: object) -> str:
     """
     if isinstance(value, str) and len(value) <= MAX_TOPIC_CHARACTERS and _TOPIC.fullmatch(value) is not None:
         return value
-    raise InvalidTopic(value if isinstance(value, str) else type(value), _broken_rule(value))
+    raise InvalidTopic(value, _broken_rule(value))
 
 
 def _broken_rule(value: object) -> str:
@@ -112,7 +112,7 @@ class TopicPattern:
             return value
         text: object = value
         if not isinstance(text, str):
-            raise InvalidTopicPattern(type(text), f"expected a str, got {type(text).__name__}")
+            raise InvalidTopicPattern(text, f"expected a str, got {type(text).__name__}")
         return cls(tuple(text.split(".")))
 
     @property

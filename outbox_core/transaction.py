@@ -25,7 +25,7 @@ class Transaction(Protocol):
 
     async def is_open(self) -> bool:
         """Whether a write made now waits for a commit that is still to come. May begin the driver's own implicit
-        transaction, never ends one."""
+        transaction, never ends one. Raises `TransactionError` when the connection is closed."""
         ...
 
     async def insert(
@@ -69,6 +69,11 @@ _ADAPTERS: Final[dict[tuple[str, str], str]] = {
 _MISTAKES: Final[dict[tuple[str, str], str]] = {
     ("asyncpg.pool", "Pool"): "acquire a connection from the pool and begin a transaction on it first",
     (
+        "asyncpg.pool",
+        "PoolAcquireContext",
+    ): "pass the connection of `async with pool.acquire() as connection` instead",
+    ("asyncpg.transaction", "Transaction"): "pass the connection the transaction was begun on instead",
+    (
         "sqlalchemy.ext.asyncio",
         "AsyncEngine",
     ): "pass the AsyncConnection of `async with engine.begin()` instead",
@@ -76,11 +81,21 @@ _MISTAKES: Final[dict[tuple[str, str], str]] = {
         "sqlalchemy.ext.asyncio",
         "async_sessionmaker",
     ): "pass the AsyncSession of `async with maker.begin()` instead",
+    (
+        "sqlalchemy.ext.asyncio",
+        "AsyncTransaction",
+    ): "pass the AsyncConnection the transaction was begun on instead",
+    (
+        "sqlalchemy.ext.asyncio",
+        "AsyncSessionTransaction",
+    ): "pass the AsyncSession the transaction was begun on instead",
+    ("sqlalchemy.ext.asyncio", "async_scoped_session"): "call it: `scoped()` is the AsyncSession to pass",
     ("sqlalchemy.orm", "Session"): "use an AsyncSession: enqueue is asynchronous",
     ("sqlalchemy", "Connection"): "use an AsyncConnection: enqueue is asynchronous",
     ("sqlalchemy", "Engine"): "use an AsyncEngine's connection: enqueue is asynchronous",
     ("psycopg", "Connection"): "use psycopg.AsyncConnection: enqueue is asynchronous",
     ("psycopg", "AsyncCursor"): "pass the cursor's connection instead",
+    ("psycopg", "AsyncTransaction"): "pass the transaction's connection instead",
 }
 
 _ACCEPTED: Final = (

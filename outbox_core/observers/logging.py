@@ -29,15 +29,15 @@ class LoggingObserver:
                 self._debug(event)
             case events.Failed():
                 blame = "" if event.charged else ", the attempt is not charged"
-                text = f"dispatch failed, next try in {event.retry_in:.1f} s{blame}: {event.error}"
+                which = _which(event.message)
+                text = f"dispatch failed ({which}), next try in {event.retry_in:.1f} s{blame}: {event.error}"
                 self._log(logging.WARNING, event, text, **_fields(event.message))
             case events.Dead():
-                self._log(logging.ERROR, event, f"message is dead: {event.error}", **_fields(event.message))
+                text = f"message is dead ({_which(event.message)}): {event.error}"
+                self._log(logging.ERROR, event, text, **_fields(event.message))
             case events.LeaseLost():
-                self._log(
-                    logging.WARNING, event, f"lease lost before {event.write}; nothing was written",
-                    **_fields(event.message),
-                )  # fmt: skip
+                text = f"lease lost before {event.write} ({_which(event.message)}); nothing was written"
+                self._log(logging.WARNING, event, text, **_fields(event.message))
             case events.Released():
                 self._log(logging.DEBUG, event, f"{event.rows} message(s) given back: {event.reason}")
             case events.LeaderGained():
@@ -100,6 +100,10 @@ class LoggingObserver:
         self._logger.log(
             level, "%s: %s", event.table, text, extra={"outbox_table": str(event.table), **fields}
         )
+
+
+def _which(meta: Meta) -> str:
+    return f"topic {meta.topic}, event {meta.event_id}, attempt {meta.attempts}"
 
 
 def _fields(meta: Meta) -> dict[str, Any]:

@@ -3,14 +3,15 @@ until the database says applied or lost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import anyio
 
-from outbox_core.errors import StorageError
+from outbox_core.errors import StorageError, StorageTimeout, StorageUnavailable
 from outbox_core.observer import Dead, Dispatched, Failed, LeaseLost, Published, Reconnecting, Released
 from outbox_core.store import Failure, Row, Store
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from outbox_core.relay.backoff import Backoff
     from outbox_core.table import TableName
 
+_logger: Final = logging.getLogger("outbox_core.relay")
 _MAX_WAIT_SECONDS: Final = 2.0
 """Leases run out meanwhile, so a database that is back is noticed soon, however long it was away."""
 
@@ -43,8 +45,17 @@ class _Batch:
     released: list[Row] = field(default_factory=list[Row])
     reasons: set[str] = field(default_factory=set[str])
 
-    def __bool__(self) -> bool:
-        return bool(self.published or self.failed or self.released)
+    def __len__(self) -> int:
+        return len(self.published) + len(self.failed) + len(self.released)
+
+    def apart(self) -> Iterator[_Batch]:
+        """The same outcomes, each in a batch of its own."""
+        for row in self.published:
+            yield _Batch(published=[row])
+        for verdict in self.failed:
+            yield _Batch(failed=[verdict])
+        for row in self.released:
+            yield _Batch(released=[row], reasons=self.reasons)
 
 
 class Completer:
@@ -118,11 +129,32 @@ class Completer:
                 await self._write_published(batch)
                 await self._write_failed(batch)
                 await self._write_released(batch)
-            except StorageError as error:
+            except (StorageUnavailable, StorageTimeout) as error:
                 failures += 1
                 delay = min(self._backoff.delay(failures), _MAX_WAIT_SECONDS)
                 self._observe(Reconnecting(self._table, str(error), delay))
                 await anyio.sleep(delay)
+            except StorageError as error:
+                if len(batch) == 1:
+                    self._give_up(batch, error)
+                    return
+                for alone in batch.apart():
+                    await self._write(alone)
+                return
+
+    def _give_up(self, batch: _Batch, error: StorageError) -> None:
+        """The database refuses to record this one row's outcome, and always will: it must not keep the others."""
+        rows = [*batch.published, *(verdict.row for verdict in batch.failed), *batch.released]
+        for row in rows:
+            _logger.error(
+                "%s: the outcome of message %s (topic %s) cannot be recorded: %s;"
+                " its lease will end and it will be dispatched again",
+                self._table,
+                row.message.meta.event_id,
+                row.message.meta.topic,
+                error,
+            )
+        self._resolved(rows)
 
     async def _write_published(self, batch: _Batch) -> None:
         if not batch.published:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from outbox_core.table import TableName
 
 _HAND_BATCHES: Final = 3
-_DRAINED_SECONDS: Final = 0.0
+_MOMENT: Final = 0.05
 
 
 class Lane:
@@ -99,19 +99,37 @@ class Lane:
             await self.leader.wait_for_change(1.0)
         await self.claimer.run()
 
-    async def drain(self) -> None:
-        """Claim until nothing is due and nothing is in hand."""
-        while self._settings.single_active and self.leader.term is None:
-            await self.leader.wait_for_change(1.0)
+    async def drain(self, *, patient: bool) -> None:
+        """Claim until nothing is due and nothing is in hand, or the only destination is away.
+
+        A ``patient`` one waits its turn while another relay leads.
+        """
+        confirmed = False
         while True:
-            if await self.claimer.step():
-                continue
-            if self.hand.rows:
-                await self.hand.wait_for_change(0.05)
-            elif self._keys.next_wake() > clock.now() + _DRAINED_SECONDS:
-                self.claimer.rewind()
-                if not await self.claimer.step() and not self.hand.rows:
+            if not self._leads:
+                if not patient and self.leader.refused:
                     return
+                confirmed = False
+                await self.leader.wait_for_change(_MOMENT)
+            elif await self.claimer.step():
+                confirmed = False
+            elif self.hand.rows:
+                confirmed = False
+                await self.hand.wait_for_change(_MOMENT)
+            elif self._leaves.all_away:
+                return
+            elif self._keys.next_wake() <= clock.now():
+                await anyio.sleep(_MOMENT / 10)
+            elif confirmed and self._leads:
+                return
+            else:
+                # Once more from the beginning: what a late transaction wrote may lie behind.
+                confirmed = True
+                self.claimer.rewind()
+
+    @property
+    def _leads(self) -> bool:
+        return not self._settings.single_active or self.leader.term is not None
 
     async def complete(self) -> None:
         """Put outcomes on record until the lane has stopped and nothing is left."""

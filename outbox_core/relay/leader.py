@@ -30,6 +30,8 @@ class Leader:
         self._interval = takeover / 8
         self._observe = observe
         self._changed = anyio.Event()
+        self.refused = False
+        """Whether the last campaign found another leader."""
         self.term: int | None = None
         """The present term, None while standing by."""
 
@@ -56,6 +58,7 @@ class Leader:
         except StorageError as error:
             self._observe(Reconnecting(self._table, str(error), self._interval))
             return
+        self.refused = term is None
         if term is not None:
             self._set(term)
             self._observe(LeaderGained(self._table, term))

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
 from outbox_core.dispatcher import BatchDispatcher, Outcome
@@ -21,7 +22,9 @@ WINDOWS: Final = 2
 OVERTIME: Final = 1.0
 """Seconds a dispatcher has to end after its deadline or its cancellation before it is left behind."""
 _FAIR_SHARE: Final = 100
-"""Messages a task dispatches without once waiting before it lets the others on."""
+_FAIR_SECONDS: Final = 0.05
+"""Messages, and time, a task may take without once waiting before it lets the others on."""
+_HASTE_SECONDS: Final = 0.1
 
 _DELIVERED: Final[Sequence[Outcome]] = (None,)
 _logger: Final = logging.getLogger("outbox_core.relay")
@@ -74,6 +77,7 @@ class Outlet:
         self._idle: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
+        self._stop_by = inf
 
     def poke(self) -> None:
         """Something changed: rows came, or the destination did. Sets as many tasks to work as there is work for."""
@@ -97,11 +101,13 @@ class Outlet:
     async def stop(self, deadline: float) -> int:
         """Let what is with the dispatcher end by ``deadline``, then cut it off; the rows that had to be left behind."""
         self._stopping = True
+        self._stop_by = min(self._stop_by, deadline)
         for waiter in self._idle:
             if not waiter.done():
                 waiter.set_result(None)
         try:
-            await self._wait(max(deadline - clock.now(), 0.0))
+            while self._workers and (left := self._stop_by - clock.now()) > 0:
+                await self._wait(min(left, _HASTE_SECONDS))
         finally:
             self._cut()
         await self._wait(OVERTIME / 2)
@@ -110,9 +116,8 @@ class Outlet:
         return sum(self._leave_behind(worker, "its cancellation") for worker in list(self._workers))
 
     def hasten(self, deadline: float) -> None:
-        """Cut off by ``deadline`` what a stop in progress waits for."""
-        if self._stopping and self._workers:
-            asyncio.get_running_loop().call_at(deadline, self._cut)
+        """Cut off by ``deadline`` what a stop, in progress or to come, waits for."""
+        self._stop_by = min(self._stop_by, deadline)
 
     def _cut(self) -> None:
         for worker in self._workers:
@@ -141,7 +146,7 @@ class Outlet:
         task = cast("asyncio.Task[None]", asyncio.current_task())
         time = asyncio.get_running_loop().time
         since_pause = 0
-        now = time()
+        now = paused_at = time()
         while not self._stopping:
             rows = self._take(now)
             if not rows:
@@ -165,10 +170,10 @@ class Outlet:
             if task.cancelling():
                 return
             since_pause += len(rows)
-            if since_pause >= _FAIR_SHARE:
+            if since_pause >= _FAIR_SHARE or now - paused_at >= _FAIR_SECONDS:
                 since_pause = 0
                 await asyncio.sleep(0)
-                now = time()
+                now = paused_at = time()
 
     def _take(self, now: float) -> list[Row]:
         """The next rows to dispatch, if the destination takes any now; those whose lease is too short go back."""
@@ -231,6 +236,8 @@ class Outlet:
             worker.overdue = False
             task.uncancel()
             return DispatchTimeout(f"not acknowledged within {self._timeout:g} s")
+        if not self._stopping:
+            return DispatchInterrupted("the dispatch was cancelled from outside")
         return DispatchInterrupted("the relay stopped before the dispatch ended")
 
     def _watch(self, at: float) -> None:

@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -61,7 +62,7 @@ class Relay:
         self.settings = _settings(settings)
         self.tables = _tables(table, tables)
         self._dispatcher = as_dispatcher(dispatcher)
-        self._observers = (LoggingObserver(), *observers)
+        self._observers = (LoggingObserver(), *_callables(observers))
         self._random = random
         self._cleaner = cleaner if cleaner is not None and cleaner.enabled else None
         self._make_store = dsn if callable(dsn) else self._postgres(dsn, connect)
@@ -91,16 +92,19 @@ class Relay:
 
         Does nothing when the relay is not running. A second call with a shorter grace shortens the first.
         """
-        if grace < 0:
-            raise ConfigError(f"grace must not be negative, got {grace}")
+        given: object = grace
+        if not isinstance(given, int | float) or not 0 <= given < inf:
+            raise ConfigError(f"grace must be a number of seconds that is not negative, got {given!r}")
         run = self._own_run()
         if run is not None:
             await run.stop(grace)
 
     async def wait(self) -> None:
         """Wait until the relay has stopped; raises what ended it, if it did not stop by itself."""
-        self._own_run()
+        run = self._own_run()
         task = self._task
+        if run is not None and (task is None or task.done()):
+            await run.stopped.wait()
         if task is not None:
             if not task.done():
                 await asyncio.wait([task])
@@ -116,20 +120,21 @@ class Relay:
     async def run_once(self, *, timeout: float = 300.0) -> int:
         """Deliver what is due, wait for its outcome and return how many messages were published: for a cron job.
 
-        What is not delivered after ``timeout`` seconds is left to the next time. Does nothing, and returns 0 then,
-        while another relay leads.
+        What is not delivered after ``timeout`` seconds is left to the next time, and tables that another relay leads
+        are left to that.
         """
         run = self._begin()
-        await run.drain(timeout)
+        await run.drain(timeout, patient=False)
         return run.published
 
     async def drain(self, *, timeout: float = 60.0) -> int:
         """Deliver until nothing is due any more and return how many messages were published: for tests.
 
-        Raises TimeoutError when that takes longer than ``timeout`` seconds.
+        Raises TimeoutError when that takes longer than ``timeout`` seconds. When the only destination is away it
+        returns: what is left is not due before the destination is tried again.
         """
         run = self._begin()
-        if not await run.drain(timeout):
+        if not await run.drain(timeout, patient=True):
             raise TimeoutError(
                 f"not everything that is due was delivered within {timeout:g} s ({run.published} messages were):"
                 " the dispatcher is slow, or another relay leads"
@@ -175,8 +180,14 @@ class Relay:
         return self._run
 
     def _postgres(self, dsn: str, connect: Mapping[str, Any] | None) -> Callable[[], Store]:
-        if not dsn.startswith(("postgresql://", "postgres://")):
-            raise ConfigError("the database URL must begin with postgresql://")
+        given: object = dsn
+        if not isinstance(given, str) or not given.startswith(("postgresql://", "postgres://")):
+            raise ConfigError("the database URL must be a str that begins with postgresql://")
+        owned = {"timeout", "command_timeout", "statement_cache_size"} & set(connect or ())
+        if owned:
+            raise ConfigError(
+                f"connect must not have {', '.join(sorted(owned))}: set database_timeout instead"
+            )
         settings = self.settings
         size = min(4, 2 + len(self.tables) // 2 + (self._cleaner is not None))
         return lambda: PostgresStore(
@@ -195,6 +206,14 @@ def _settings(given: Mapping[str, Any]) -> RelaySettings:
     if unknown:
         raise ConfigError(f"unknown relay setting {', '.join(unknown)}; known are {', '.join(sorted(known))}")
     return RelaySettings(**given)
+
+
+def _callables(observers: Sequence[Observer]) -> Sequence[Observer]:
+    if callable(observers) or not all(map(callable, observers)):
+        raise ConfigError(
+            "observers must be a sequence of callables that take an event; write observers=[observer]"
+        )
+    return observers
 
 
 def _tables(table: str | TableName | None, tables: Sequence[str | TableName]) -> tuple[TableName, ...]:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from functools import partial
 from math import inf
 from random import random as system_random
 from typing import TYPE_CHECKING, Final, cast
@@ -60,7 +61,7 @@ class Run:
         self._cleaner = cleaner
         self._running = anyio.Event()
         self._stop_asked = anyio.Event()
-        self._stopped = anyio.Event()
+        self.stopped = anyio.Event()
         self._deadline = inf
         self._enforcing: asyncio.TimerHandle | None = None
         self._crash: BaseException | None = None
@@ -77,8 +78,11 @@ class Run:
         """Run until a stop is asked for. Cancelling it stops it too, with a grace of 1 s; cancelling again, at once."""
         await self._guarded(self._until_stopped, min(grace, _CANCELLED_GRACE))
 
-    async def drain(self, timeout: float) -> bool:
-        """Run until nothing is due any more or a stop is asked for; false when that took longer than ``timeout``."""
+    async def drain(self, timeout: float, *, patient: bool) -> bool:
+        """Run until nothing is due any more or a stop is asked for; false when that took longer than ``timeout``.
+
+        A ``patient`` one waits for tables that another relay leads.
+        """
         limit = anyio.CancelScope()
 
         async def drained(lanes: Sequence[Lane]) -> None:
@@ -91,8 +95,9 @@ class Run:
                 draining.start_soon(give_up)
                 limit.deadline = clock.now() + timeout
                 with limit:
-                    for lane in lanes:
-                        await lane.drain()
+                    async with anyio.create_task_group() as all_lanes:
+                        for lane in lanes:
+                            all_lanes.start_soon(partial(lane.drain, patient=patient))
                 draining.cancel_scope.cancel()
 
         await self._guarded(drained, _CANCELLED_GRACE)
@@ -117,7 +122,7 @@ class Run:
         """Ask for a stop and wait for its end: the grace and 1 s at most."""
         self.request_stop(grace)
         with anyio.CancelScope(shield=True), anyio.move_on_after(grace + 1.0):
-            await self._stopped.wait()
+            await self.stopped.wait()
 
     async def wait_until_running(self, task: asyncio.Task[None]) -> None:
         """Wait until the run has started, or raise what ended it."""
@@ -143,7 +148,7 @@ class Run:
             self.state = RelayState.STOPPED
             if self._enforcing is not None:
                 self._enforcing.cancel()
-            self._stopped.set()
+            self.stopped.set()
 
     async def _finish(self, task: asyncio.Task[None]) -> None:
         with anyio.CancelScope(shield=True):

@@ -8,6 +8,8 @@ from typing import Final, Literal
 
 from outbox_core.errors import ConfigError
 
+_LARGEST: Final = {"int": 2**31 - 1, "float": 366 * 24 * 3600}
+"""What the database and its clock can work with: counts of 31 bits, durations of a year."""
 MARGIN: Final = 1.0
 """Seconds between the last moment a lease is relied on and its end."""
 
@@ -86,3 +88,5 @@ def _check_type(name: str, kind: str, value: object) -> None:
         raise ConfigError(f"{name} must be True or False, got {value!r}")
     if isinstance(value, int | float) and (value < 0 or not math.isfinite(value)):
         raise ConfigError(f"{name} must not be negative or infinite, got {value!r}")
+    if kind in _LARGEST and isinstance(value, int | float) and value > _LARGEST[kind]:
+        raise ConfigError(f"{name} must be at most {_LARGEST[kind]}, got {value!r}")

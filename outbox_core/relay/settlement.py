@@ -84,6 +84,11 @@ class Settlement:
             self._outage(leaf, [(row, seconds)], outcome)
         else:
             leaf.breaker.answered()
+            if isinstance(outcome, PermanentError | RetryAfter) and leaf.acknowledged(clock.now()):
+                # Whoever refuses a message is there.
+                self._observe(BreakerClosed(self._table, leaf.name, clock.now() - leaf.breaker.opened_at))
+            if leaf.breaker.suspects and self._is_last(row, outcome):
+                leaf.breaker.forget(row.id)
             self._put_off(row, outcome, seconds)
 
     def bury(self, row: Row) -> None:
@@ -152,9 +157,12 @@ class Settlement:
         if row.key_id is not None:
             self._go_on(row)
 
+    def _is_last(self, row: Row, error: BaseException) -> bool:
+        return isinstance(error, PermanentError) or row.message.meta.attempts >= self._settings.max_attempts
+
     def _put_off(self, row: Row, error: BaseException, seconds: float) -> None:
         attempts = row.message.meta.attempts
-        if isinstance(error, PermanentError) or attempts >= self._settings.max_attempts:
+        if self._is_last(row, error):
             self._give_up(row, error, seconds, refund=False)
             return
         if isinstance(error, RetryAfter) and isinstance(error.delay, timedelta):

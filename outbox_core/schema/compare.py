@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from outbox_core.schema.hazards import find_hazards
 from outbox_core.schema.mends import column_definition, default_expression, mend, quote
 from outbox_core.schema.report import Difference, Kind
 from outbox_core.stores.postgres.catalog.expected import CLAIM_COLUMNS, SEQUENCE_COLUMN, SEQUENCE_SUFFIX
@@ -21,6 +22,7 @@ _MAX_BIGINT: Final = 2**63 - 1
 def compare_relation(table: TableName, expected: Shape, found: Relation) -> Iterator[Difference]:
     """Every difference of one relation, in an order in which their mends can be run."""
     yield from _storage(table, found)
+    yield from find_hazards(table, found)
     yield from _columns(table, expected, found)
     yield from _constraints(table, expected, found)
     yield from _indexes(table, expected, found)
@@ -62,6 +64,16 @@ def compare_sequence(table: TableName, found: Sequence | None) -> tuple[list[Dif
         )
         expected = f"bigint, increment 1, cache 1, maximum {_MAX_BIGINT}"
         itself.append(Difference("sequence", name, expected, shown, mend("alter_sequence", table, name=name)))
+    if found.persistence != "p":
+        itself.append(
+            Difference(
+                "sequence",
+                name,
+                "a logged sequence",
+                "an unlogged sequence: a crash of the server sets it back to its start",
+                mend("set_sequence_logged", table, name=name),
+            )
+        )
     bond: list[Difference] = []
     if found.owner != owner:
         shown = f"owned by {found.owner}" if found.owner else "owned by nothing"
@@ -84,7 +96,7 @@ def _storage(table: TableName, found: Relation) -> Iterator[Difference]:
             str(table),
             "an ordinary table",
             kinds[found.kind],
-            f"-- rename it, run `outbox schema create --table {table}` and copy its rows",
+            f"-- rename it, then `await outbox_core.schema.create(connection, {str(table)!r})` and copy its rows",
         )
     elif found.persistence != "p":
         yield Difference(

@@ -13,10 +13,12 @@ from outbox_core.errors import (
     InvalidTableName,
     PermissionDenied,
     SchemaError,
+    SchemaMismatch,
     SchemaNotEmpty,
     SchemaTooNew,
     SchemaTooOld,
 )
+from outbox_core.schema.arguments import check_connection, check_seconds
 from outbox_core.schema.locking import (
     CALL_TIMEOUT,
     kept_settings,
@@ -29,14 +31,15 @@ from outbox_core.schema.migration import (
     CURRENT_VERSION,
     LOCK_TIMEOUT,
     Migration,
+    check_lock_timeout,
     check_version,
     create_sql,
     migrations,
     statements,
 )
 from outbox_core.schema.verification import verify
-from outbox_core.stores.postgres.catalog.expected import LEADER_TABLE, VERSION_TABLE
-from outbox_core.stores.postgres.catalog.read import read_version, relation_exists
+from outbox_core.stores.postgres.catalog.expected import LEADER_TABLE, OUTBOX, VERSION_TABLE
+from outbox_core.stores.postgres.catalog.read import read_kind, read_version
 from outbox_core.stores.postgres.sql import render
 from outbox_core.table import TableName
 
@@ -45,6 +48,15 @@ if TYPE_CHECKING:
 
 WAIT: Final = 60.0
 BUILD_TIMEOUT: Final = 3600.0
+
+_NOT_TABLES: Final = {
+    "i": "an index",
+    "I": "an index",
+    "S": "a sequence",
+    "c": "a composite type",
+    "t": "a TOAST table",
+}
+"""What else a name may belong to, by the catalog's letter."""
 
 
 async def create(
@@ -61,6 +73,8 @@ async def create(
     (`SchemaTooOld`), and so is one the library did not make (`SchemaMismatch`).
     """
     name = _parse(table)
+    check_connection(name, connection)
+    _check_waits(name, lock_timeout, wait)
     if connection.is_in_transaction():
         async with kept_settings(connection):
             return await _create(connection, name, lock_timeout, wait)
@@ -88,6 +102,7 @@ async def upgrade(
     """
     name = _parse(table)
     check_version(name, to)
+    _check_waits(name, lock_timeout, wait, build_timeout)
     async with _session(connection_or_dsn, name, wait) as connection:
         recorded = await _recorded(connection, name)
         if recorded > CURRENT_VERSION + 1:
@@ -116,6 +131,7 @@ async def downgrade(
     """
     name = _parse(table)
     check_version(name, to)
+    _check_waits(name, lock_timeout, wait, build_timeout)
     async with _session(connection_or_dsn, name, wait) as connection:
         recorded = await _recorded(connection, name)
         if recorded > CURRENT_VERSION:
@@ -143,6 +159,12 @@ def _parse(table: str | TableName) -> TableName:
     return name
 
 
+def _check_waits(table: TableName, lock_timeout: float, wait: float, build_timeout: float = 1.0) -> None:
+    check_lock_timeout(table, lock_timeout)
+    check_seconds(table, "wait", wait)
+    check_seconds(table, "build_timeout", build_timeout, at_least=0.001)
+
+
 async def _create(connection: Connection, table: TableName, lock_timeout: float, wait: float) -> bool:
     await take_transaction_lock(connection, table, wait=wait)
     recorded = await _recorded(connection, table)
@@ -164,10 +186,18 @@ async def _recorded(connection: Connection, table: TableName) -> int:
     recorded = await read_version(connection, table)
     if recorded is None:
         raise PermissionDenied(TableName(table.schema, VERSION_TABLE), "read")
-    exists = await relation_exists(connection, table)
-    if exists and recorded == 0:
-        (await verify(connection, table)).raise_if_different()
-    return recorded if exists else 0
+    kind = await read_kind(connection, table)
+    if kind is None:
+        return 0
+    if kind in _NOT_TABLES:
+        raise SchemaError(table, f"the name belongs to {_NOT_TABLES[kind]}; choose another")
+    if recorded == 0:
+        report = await verify(connection, table)
+        missing = sum(each.kind == "column" and each.found == "missing" for each in report.errors)
+        if missing > len(OUTBOX.columns) / 2:
+            raise SchemaMismatch(table, ())
+        report.raise_if_different()
+    return recorded
 
 
 @asynccontextmanager
@@ -182,6 +212,7 @@ async def _session(target: Connection | str, table: TableName, wait: float) -> A
             with anyio.CancelScope(shield=True):
                 await opened.close(timeout=CALL_TIMEOUT)
         return
+    check_connection(table, target, or_dsn=True)
     if target.is_in_transaction():
         raise SchemaError(
             table, "indexes are built outside a transaction; pass a connection that has none open"

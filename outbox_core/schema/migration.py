@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from outbox_core.errors import SchemaError
+from outbox_core.schema.arguments import check_seconds
 from outbox_core.stores.postgres.advisory import lock_key
 from outbox_core.stores.postgres.sql import render
 from outbox_core.table import TableName
@@ -92,12 +93,17 @@ def script(
     )
 
 
-def check_version(table: TableName, version: int) -> None:
+def check_version(table: TableName, version: object) -> None:
     """Refuse a version this library has no step for."""
-    if not 0 <= version <= CURRENT_VERSION:
+    if isinstance(version, bool) or not isinstance(version, int) or not 0 <= version <= CURRENT_VERSION:
         raise SchemaError(
             table, f"there is no schema version {version!r}; this library knows 0 to {CURRENT_VERSION}"
         )
+
+
+def check_lock_timeout(table: TableName, lock_timeout: object) -> None:
+    """Refuse a lock timeout PostgreSQL has no number of milliseconds for; to it 0 would mean without end."""
+    check_seconds(table, "lock_timeout", lock_timeout, at_least=0.001)
 
 
 def schema_lock(table: TableName) -> int:
@@ -110,11 +116,9 @@ def _wrapped(text: str, transaction: bool) -> str:
 
 
 def _text(path: str, table: TableName, lock_timeout: float) -> str:
-    milliseconds = round(lock_timeout * 1000)
-    if milliseconds < 1:
-        raise SchemaError(table, f"lock_timeout must be at least 0.001 seconds, got {lock_timeout!r}")
+    check_lock_timeout(table, lock_timeout)
     return (
         render(path, table)
-        .replace("{lock_timeout}", f"{milliseconds}ms")
+        .replace("{lock_timeout}", f"{round(lock_timeout * 1000)}ms")
         .replace("{schema_lock}", str(schema_lock(table)))
     )

@@ -11,7 +11,18 @@ if TYPE_CHECKING:
     from outbox_core.table import TableName
 
 Kind: TypeAlias = Literal[
-    "table", "column", "key", "check", "index", "parameter", "sequence", "leader", "version", "privilege"
+    "table",
+    "column",
+    "key",
+    "check",
+    "index",
+    "parameter",
+    "rule",
+    "trigger",
+    "sequence",
+    "leader",
+    "version",
+    "privilege",
 ]
 Severity: TypeAlias = Literal["error", "warning"]
 
@@ -21,8 +32,9 @@ class Difference:
     """One thing that is not as the library needs it.
 
     An ``error`` breaks a guarantee or the speed it was measured with; a ``warning`` is something of the user's that may
-    get in the way, or something this role may not see. ``mend`` is SQL, or a command that begins with ``outbox``;
-    statements with CONCURRENTLY run outside a transaction. Mends are in an order in which they can be run.
+    get in the way, or something this role may not see. ``mend`` is SQL, or an SQL comment with advice where no
+    statement helps; statements with CONCURRENTLY run outside a transaction. Mends are in an order in which they can be
+    run.
     """
 
     kind: Kind

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from outbox_core.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
+from outbox_core.schema.arguments import check_connection
 from outbox_core.schema.compare import compare_relation, compare_sequence
 from outbox_core.schema.mends import mend, table_definition
 from outbox_core.schema.migration import CURRENT_VERSION
@@ -37,18 +38,22 @@ if TYPE_CHECKING:
 _MAY_CHANGE: Final[frozenset[Kind]] = frozenset({"check", "index", "parameter"})
 """What the next schema version may have in another form while this library still works on it."""
 
+_NAMED_WITHIN: Final[frozenset[Kind]] = frozenset({"column", "parameter", "rule", "trigger"})
+"""What has a name of its own only within its table."""
+
 
 async def verify(connection: Connection, table: str | TableName) -> Report:
     """Compare a table, its sequence, its audit and the schema's shared tables with what this library needs.
 
     Reads the catalog only: it writes nothing, leaves a transaction of the caller's as it was, and works on a replica
     and for a role that may not read a single row (which then shows as warnings). Nullable columns, harmless indexes,
-    foreign keys and triggers of the user's own are tolerated. On a schema one version ahead, checks, indexes and
+    foreign keys and AFTER triggers of the user's own are tolerated. On a schema one version ahead, checks, indexes and
     parameters that differ are warnings.
 
     Raises `SchemaMissing` when there is no such table.
     """
     name = TableName.parse(table)
+    check_connection(name, connection)
     async with plain_search_path(connection):
         relation = await read_relation(connection, name)
         if relation is None:
@@ -75,7 +80,9 @@ async def verify(connection: Connection, table: str | TableName) -> Report:
 
 async def version(connection: Connection, table: str | TableName) -> int:
     """The schema version recorded for a table; 0 when none is, or when this role may not read it."""
-    return await read_version(connection, TableName.parse(table)) or 0
+    name = TableName.parse(table)
+    check_connection(name, connection)
+    return await read_version(connection, name) or 0
 
 
 async def require(connection: Connection, table: str | TableName) -> int:
@@ -85,6 +92,7 @@ async def require(connection: Connection, table: str | TableName) -> int:
     `SchemaTooOld` or `SchemaTooNew`. For a role that may not read the version only the table's existence is checked.
     """
     name = TableName.parse(table)
+    check_connection(name, connection)
     if not await relation_exists(connection, name):
         raise SchemaMissing(name)
     recorded = await read_version(connection, name)
@@ -101,7 +109,7 @@ async def _shared(connection: Connection, table: TableName, expected: Shape) -> 
     found = await read_relation(connection, table)
     if found is not None:
         return [
-            replace(each, name=f"{table.name}.{each.name}") if each.kind in {"column", "parameter"} else each
+            replace(each, name=f"{table.name}.{each.name}") if each.kind in _NAMED_WITHIN else each
             for each in compare_relation(table, expected, found)
         ]
     definition = table_definition(expected, table)
@@ -127,8 +135,8 @@ def _version(table: TableName, recorded: int | None) -> list[Difference]:
         statement = mend("record_version", table, definition=str(CURRENT_VERSION))
         return [Difference("version", str(table), wanted, "no version recorded", statement)]
     if recorded < CURRENT_VERSION:
-        command = f"outbox schema upgrade --table {table}"
-        return [Difference("version", str(table), wanted, f"schema version {recorded}", command)]
+        advice = f"-- await outbox_core.schema.upgrade(connection, {str(table)!r})"
+        return [Difference("version", str(table), wanted, f"schema version {recorded}", advice)]
     if recorded > CURRENT_VERSION + 1:
         advice = "-- upgrade outbox-core"
         return [Difference("version", str(table), wanted, f"schema version {recorded}", advice)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from outbox_core.transactions.postgres import PostgresTransaction
+from outbox_core.transactions.postgres import PostgresTransaction, closed
 
 if TYPE_CHECKING:
     import asyncpg
@@ -21,6 +21,8 @@ class AsyncpgDriver:
         self._connection = connection
 
     async def is_open(self) -> bool:
+        if self._connection.is_closed():
+            raise closed("asyncpg")
         return self._connection.is_in_transaction()
 
     def fetch(

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
-from outbox_core.errors import PermissionDenied, SchemaMissing
+from outbox_core.errors import PermissionDenied, SchemaError, SchemaMissing, TransactionError
 from outbox_core.record import Existing, NewRecord, State, StoredMessage
 from outbox_core.stores.postgres.sql import render
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNDEFINED_TABLE: Final = ("42P01", "3F000")
+_UNDEFINED_COLUMN: Final = "42703"
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
 _UNPUBLISHED: Final = (State.PENDING, State.IN_FLIGHT, State.DEAD)
 
@@ -94,9 +95,23 @@ class PostgresTransaction:
             state = _sqlstate(error)
             if state in _UNDEFINED_TABLE:
                 raise SchemaMissing(table) from error
+            if state == _UNDEFINED_COLUMN:
+                raise SchemaError(
+                    table,
+                    "a column that this library works with is not there. See what differs with"
+                    f" `await outbox_core.schema.verify(connection, {str(table)!r})`",
+                ) from error
             if state == _INSUFFICIENT_PRIVILEGE:
                 raise PermissionDenied(table, "enqueue into or read from") from error
             raise
+
+
+def closed(driver: str) -> TransactionError:
+    """The error of a connection that can carry nothing any more."""
+    return TransactionError(
+        f"cannot enqueue: the {driver} connection is closed, and its transaction is gone with it;"
+        " open another and run the whole transaction again"
+    )
 
 
 def _values(record: NewRecord) -> tuple[str | bytes | None, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from outbox_core.extras import needs_extra
-from outbox_core.transactions.postgres import PostgresTransaction
+from outbox_core.transactions.postgres import PostgresTransaction, closed
 
 with needs_extra("psycopg", feature="enqueue on a psycopg connection"):
     from psycopg import AsyncRawCursor
@@ -26,6 +26,8 @@ class PsycopgDriver:
         self._connection = connection
 
     async def is_open(self) -> bool:
+        if self._connection.closed:
+            raise closed("psycopg")
         if not self._connection.autocommit:
             return True
         if self._connection.info.transaction_status is TransactionStatus.ACTIVE:

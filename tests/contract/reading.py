@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from outbox_core.errors import ConfigError
+from outbox_core.errors import ConfigError, MessageError
 from outbox_core.message import Message
 from outbox_core.outbox import Outbox
 from outbox_core.record import State
@@ -100,7 +101,33 @@ class ReadingContract:
             of_tenant = [row.event_id for row in await outbox.pending(tx, tenant_id=A, limit=2)]
             assert of_tenant == [late.event_id, soon[0].event_id]
 
-    async def test_a_limit_below_one_is_refused(self, sessions: Sessions) -> None:
+    async def test_a_state_may_be_given_by_its_value(self, sessions: Sessions) -> None:
         async with sessions.begin() as tx:
-            with pytest.raises(ConfigError, match="limit must be at least 1, got 0"):
-                await Outbox(TABLE).pending(tx, limit=0)
+            await Outbox(TABLE).enqueue(tx, message())
+            assert await Outbox(TABLE).count(tx, state="pending") == 1
+            assert await Outbox(TABLE).count(tx, state="dead") == 0
+
+    async def test_wrong_arguments_are_refused_and_the_transaction_goes_on(self, sessions: Sessions) -> None:
+        outbox: Any = Outbox(TABLE)
+        written = message()
+        async with sessions.begin() as tx:
+            with pytest.raises(
+                MessageError, match=r"^event_id must be a UUID, got str; convert it with UUID"
+            ):
+                await outbox.get(tx, str(written.event_id))
+            with pytest.raises(MessageError, match=r"^tenant_id must be a UUID, got int$"):
+                await outbox.count(tx, tenant_id=7)
+            with pytest.raises(MessageError, match=r"^tenant_id must be a UUID, got str"):
+                await outbox.pending(tx, tenant_id="x")
+            for state in ("lost", 7, ["dead"]):
+                with pytest.raises(ConfigError) as refused:
+                    await outbox.count(tx, state=state)
+                assert str(refused.value) == (
+                    f"state must be one of pending, in_flight, published, dead, got {state!r}"
+                )
+            for limit in (0, -1, 1_000_001, True, 1.0, "5", None):
+                with pytest.raises(ConfigError) as refused:
+                    await outbox.pending(tx, limit=limit)
+                assert str(refused.value) == f"limit must be an int from 1 to 1000000, got {limit!r}"
+            await outbox.enqueue(tx, written)
+            assert len(await outbox.pending(tx, limit=1_000_000)) == 1

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 
+import asyncpg
+import psycopg
 import pytest
 import pytest_asyncio
 
+from outbox_core.errors import NotInTransaction, SchemaError, TransactionError
+from outbox_core.outbox import Outbox
 from tests.contract.concurrency import ConcurrencyContract
 from tests.contract.conftest import ContractDatabase
 from tests.contract.idempotence import IdempotenceContract
 from tests.contract.reading import ReadingContract
 from tests.contract.sessions import (
+    TABLE,
     AsyncpgSessions,
+    Interrupted,
     PoolSessions,
     PostgresSessions,
     PsycopgSessions,
     SqlalchemySessions,
+    interrupted,
 )
-from tests.contract.writing import AutocommitContract, WritingContract
+from tests.contract.writing import AutocommitContract, WritingContract, message
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.store]
 
@@ -99,3 +106,37 @@ class TestConcurrency(ConcurrencyContract): ...
 
 @every_kind
 class TestReading(ReadingContract): ...
+
+
+async def test_a_closed_asyncpg_connection_is_said_to_be_closed(contract_database: ContractDatabase) -> None:
+    connection = await asyncpg.connect(contract_database.dsn)
+    await connection.close()
+    with pytest.raises(TransactionError, match="the asyncpg connection is closed") as refused:
+        await Outbox(TABLE).enqueue(connection, message())
+    assert not isinstance(refused.value, NotInTransaction)
+    assert "allow_autocommit" not in str(refused.value)
+
+
+@pytest.mark.parametrize("autocommit", [False, True])
+async def test_a_closed_psycopg_connection_is_said_to_be_closed(
+    contract_database: ContractDatabase, autocommit: bool
+) -> None:
+    connection = await psycopg.AsyncConnection.connect(contract_database.dsn, autocommit=autocommit)
+    await connection.close()
+    with pytest.raises(TransactionError, match="the psycopg connection is closed") as refused:
+        await Outbox(TABLE).enqueue(connection, message())
+    assert not isinstance(refused.value, NotInTransaction)
+
+
+@pytest.mark.parametrize("kind", [KINDS["asyncpg"]], ids=["asyncpg"])
+async def test_a_missing_column_points_to_the_verification(sessions: PostgresSessions) -> None:
+    async with interrupted(), sessions.begin() as tx:
+        await tx.execute("ALTER TABLE shop.orders_outbox RENAME COLUMN topic TO subject")
+        with pytest.raises(SchemaError) as refused:
+            await Outbox(TABLE).enqueue(tx, message())
+        assert isinstance(refused.value.__cause__, asyncpg.UndefinedColumnError)
+        raise Interrupted
+    assert str(refused.value) == (
+        "shop.orders_outbox: a column that this library works with is not there. See what differs with"
+        " `await outbox_core.schema.verify(connection, 'shop.orders_outbox')`"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from datetime import timedelta
+from datetime import UTC, timedelta, timezone
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -199,6 +199,21 @@ class WritingContract:
         assert timedelta(0) <= due[2] < timedelta(minutes=1), "the past counts as now"
         assert timedelta(days=3660) <= due[3] < timedelta(days=3660, minutes=1)
         assert timedelta(microseconds=1_000_001) <= due[4] < timedelta(minutes=1)
+
+    async def test_a_moment_may_have_any_offset(self, sessions: Sessions) -> None:
+        moment = (await sessions.now()).astimezone(UTC) + timedelta(days=2)
+        offsets = [
+            timedelta(microseconds=1),
+            timedelta(seconds=-1),
+            -timedelta(hours=23, minutes=59),
+            timedelta(hours=23, minutes=59, seconds=59),
+        ]
+        dated = [message(available_at=moment.astimezone(timezone(offset))) for offset in offsets]
+        async with sessions.begin() as tx:
+            await Outbox(TABLE).enqueue(tx, dated[0])
+            await Outbox(TABLE).enqueue_many(tx, dated[1:])
+        rows = [await stored(sessions, one.event_id) for one in dated]
+        assert [row and row.available_at for row in rows] == [moment] * len(offsets)
 
     async def test_due_times_are_those_of_the_call_not_of_the_transaction(self, sessions: Sessions) -> None:
         single, batch = message(1), [message(2), message(3)]

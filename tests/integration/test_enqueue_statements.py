@@ -217,7 +217,7 @@ async def test_a_missing_table_names_the_cure(connection: asyncpg.Connection, da
             await Outbox(table).enqueue(connection, message(), allow_autocommit=True)
     engine = create_async_engine(make_url(database.dsn).set(drivername="postgresql+asyncpg"))
     async with engine.connect() as sqlalchemy:
-        with pytest.raises(SchemaMissing, match=r"outbox schema create --table public\.absent_outbox"):
+        with pytest.raises(SchemaMissing, match=r"schema\.create\(connection, .public\.absent_outbox.\)"):
             await Outbox("absent_outbox").enqueue(sqlalchemy, message())
     await engine.dispose()
 

@@ -14,6 +14,7 @@ from outbox_core.errors import (
     InvalidTableName,
     PermissionDenied,
     SchemaBusy,
+    SchemaError,
     SchemaMismatch,
     SchemaTooNew,
     SchemaTooOld,
@@ -171,16 +172,44 @@ async def test_names_of_the_shared_tables_are_refused(connection: asyncpg.Connec
 
 async def test_a_table_of_somebody_elses_is_left_alone(connection: asyncpg.Connection) -> None:
     await connection.execute("CREATE TABLE public.orders_outbox (id int PRIMARY KEY)")
-    with pytest.raises(SchemaMismatch, match="no version recorded"):
-        await schema.create(connection, "orders_outbox")
-    with pytest.raises(SchemaMismatch, match="no version recorded"):
-        await schema.upgrade(connection, "orders_outbox")
+    for call in (schema.create, schema.upgrade):
+        with pytest.raises(SchemaMismatch) as raised:
+            await call(connection, "orders_outbox")
+        assert str(raised.value) == (
+            "public.orders_outbox: it exists and is not an outbox table; choose another name"
+        )
+        assert raised.value.differences == ()
     assert (
         await connection.fetchval(
             "SELECT count(*) FROM pg_attribute WHERE attrelid = 'orders_outbox'::regclass AND attnum > 0"
         )
         == 1
     )
+
+
+async def test_an_outbox_without_its_record_is_told_how_to_mend_it(connection: asyncpg.Connection) -> None:
+    await schema.create(connection, "orders_outbox")
+    await connection.execute("DELETE FROM public.outbox_schema_version")
+    with pytest.raises(SchemaMismatch, match="no version recorded"):
+        await schema.create(connection, "orders_outbox")
+
+
+@pytest.mark.parametrize(
+    ("made", "owner"),
+    [
+        ("CREATE TABLE orders (id int); CREATE INDEX taken ON orders (id)", "an index"),
+        ("CREATE SEQUENCE taken", "a sequence"),
+        ("CREATE TYPE taken AS (id int)", "a composite type"),
+    ],
+)
+async def test_a_name_that_belongs_to_something_else(
+    connection: asyncpg.Connection, made: str, owner: str
+) -> None:
+    await connection.execute(made)
+    for call in (schema.create, schema.upgrade):
+        with pytest.raises(SchemaError) as raised:
+            await call(connection, "taken")
+        assert str(raised.value) == f"public.taken: the name belongs to {owner}; choose another"
 
 
 async def test_a_table_dropped_by_hand_can_be_made_again(connection: asyncpg.Connection) -> None:
@@ -192,7 +221,9 @@ async def test_a_table_dropped_by_hand_can_be_made_again(connection: asyncpg.Con
 
 async def test_other_versions_are_named(connection: asyncpg.Connection) -> None:
     await schema.upgrade(connection, "orders_outbox", to=1)
-    with pytest.raises(SchemaTooOld, match=r"outbox schema upgrade --table public\.orders_outbox"):
+    with pytest.raises(
+        SchemaTooOld, match=r"`await outbox_core\.schema\.upgrade\(connection, 'public\.orders_outbox'\)`"
+    ):
         await schema.create(connection, "orders_outbox")
     await connection.execute("UPDATE public.outbox_schema_version SET version = 99")
     for call in (schema.create, schema.upgrade, schema.require):

@@ -5,12 +5,12 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import pydantic
@@ -277,6 +277,33 @@ def test_a_model_that_cannot_be_dumped_is_named() -> None:
         encode_json({"h": Holder(inner=object())})
 
     assert caught.value.path == "payload.h"
+
+
+class Broken(Mapping[str, object]):
+    """A mapping of the user's whose members cannot be had."""
+
+    def __getitem__(self, key: str) -> object:
+        raise KeyError("4111-1111")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["a"])
+
+    def __len__(self) -> int:
+        return 1
+
+
+class BrokenDict(dict[str, object]):
+    def items(self) -> Any:
+        raise LookupError("4111-1111")
+
+
+def test_whatever_a_mapping_raises_is_an_encoding_error_with_its_path() -> None:
+    with pytest.raises(EncodingError) as caught:
+        encode_json({"orders": [1, Broken()]})
+    assert str(caught.value) == "cannot encode payload.orders[1]: Broken could not be converted: KeyError"
+    assert caught.value.path == "payload.orders[1]"
+    with pytest.raises(EncodingError, match=r"^cannot encode payload: the encoder failed with LookupError$"):
+        encode_json([BrokenDict(a=1)])
 
 
 def test_models_are_only_looked_for_when_pydantic_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,10 +113,17 @@ def test_another_encode_takes_the_place_of_ours_but_not_of_text_that_is_json() -
     ("result", "text"),
     [
         (b"{}", "the encode function must return a str of JSON, got bytes"),
-        ('"\\u0000"', "it has NUL (\\u0000), which PostgreSQL cannot store"),
-        ('"\ud800"', "it has a lone surrogate"),
+        ('"\\u0000"', "the text has NUL (\\u0000) at position 0, which PostgreSQL cannot store"),
+        ('{"a": 1, "a\\u0000": 2}', "cannot encode payload: a key has NUL"),
+        ('{"a": "\\u0000", "a": 2}', "it has NUL (\\u0000), which PostgreSQL cannot store"),
+        ('"\ud800"', "the text has the lone surrogate U+D800 at position 0"),
+        ('{"a": ["\\ud800"]}', "cannot encode payload.a[0]: the text has the lone surrogate U+D800"),
         ("[" * 300 + "]" * 300, "nested more than 200 levels deep"),
-        ("[" * 300 + '"' + "a" * 10_000, "nested more than 200 levels deep"),
+        ("[" * 300 + '"' + "a" * 10_000, "it is not JSON"),
+        ("[1, NaN]", "it has NaN, which is not JSON; send null or a string instead"),
+        ("-Infinity", "it has -Infinity, which is not JSON"),
+        ("{'a': 1}", "it is not JSON: Expecting property name"),
+        ("", "it is not JSON: Expecting value at line 1, column 1"),
     ],
 )
 def test_what_another_encode_returns_is_checked(result: Any, text: str) -> None:
@@ -206,8 +213,8 @@ def test_a_message_that_makes_no_sense_is_refused(arguments: dict[str, Any], tex
     ("key", "text"),
     [
         ("", "invalid key '': it is empty; leave it out when the message has no order to keep"),
-        (7, "expected a str or None, got int; convert it with str()"),
-        (b"k", "expected a str or None, got bytes"),
+        (7, "invalid key: expected a str or None, got int; convert it with str()"),
+        (b"k", "invalid key: expected a str or None, got bytes"),
         ("a\0", "it has the control character U+0000 at position 1; it travels as a header"),
         ("a\nb", "it has the control character U+000A at position 1"),
         ("a\x9fb", "it has the control character U+009F"),
@@ -235,6 +242,9 @@ def test_any_other_line_of_text_is_a_key(key: str) -> None:
 def test_topic_and_headers_are_checked_by_their_own_rules() -> None:
     with pytest.raises(InvalidTopic, match="'O' at position 0"):
         Message("Orders", 1)
+    nothing: Any = None
+    with pytest.raises(InvalidTopic, match=r"^invalid topic: expected a str, got NoneType$"):
+        Message(nothing, 1)
     with pytest.raises(InvalidHeader, match="the library itself sends a header of this name"):
         Message(TOPIC, 1, headers={"Event-Id": "1"})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -51,9 +52,19 @@ def test_sql_in_a_table_name_is_refused(table: str) -> None:
         Outbox(table)
 
 
-def test_a_limit_must_be_positive() -> None:
-    with pytest.raises(ConfigError, match="max_bytes must be positive, got 0"):
-        Outbox(TABLE, max_bytes=0)
+@pytest.mark.parametrize("value", [0, -1, True, 1.5, "512", None])
+def test_a_size_limit_must_be_a_positive_int(value: Any) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Outbox(TABLE, max_bytes=value)
+    assert str(refused.value) == f"max_bytes must be a positive int, got {value!r}"
+
+
+def test_an_encoder_must_be_callable() -> None:
+    encode: Any = "json"
+    with pytest.raises(
+        ConfigError, match="encode must be a function from a payload to JSON text, got 'json'"
+    ):
+        Outbox(TABLE, encode=encode)
 
 
 @pytest.mark.asyncio
@@ -88,6 +99,34 @@ async def test_deep_nesting_is_refused() -> None:
 @pytest.mark.asyncio
 async def test_what_is_not_a_message_is_refused() -> None:
     assert str(await refusal({"topic": "a.b.v1"})) == "expected a Message, got dict"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("messages", "text"),
+    [
+        (Message("a.b.v1", 1), "enqueue_many takes several messages; use enqueue for one"),
+        (None, "enqueue_many takes an iterable of messages, got NoneType"),
+        (7, "enqueue_many takes an iterable of messages, got int"),
+        ([None], "expected a Message, got NoneType"),
+    ],
+)
+async def test_what_is_not_several_messages_is_refused(messages: Any, text: str) -> None:
+    async with MemoryStore().transaction() as tx:
+        with pytest.raises(MessageError) as refused:
+            await Outbox(TABLE).enqueue_many(tx, messages)
+    assert str(refused.value) == text
+
+
+@pytest.mark.asyncio
+async def test_an_error_of_the_callers_own_generator_is_not_hidden() -> None:
+    def messages() -> Iterator[Message]:
+        yield Message("a.b.v1", 1)
+        raise TypeError("the caller's")
+
+    async with MemoryStore().transaction() as tx:
+        with pytest.raises(TypeError, match="the caller's"):
+            await Outbox(TABLE).enqueue_many(tx, messages())
 
 
 @pytest.mark.asyncio
@@ -140,6 +179,21 @@ async def test_another_encoder_can_be_given() -> None:
     assert row.record.payload == '{"a": 2, "b": 1}'
     error = await refusal(Message("a.b.v1", 1), encode=lambda _: b"1")
     assert "the encode function must return a str of JSON, got bytes" in str(error)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("payload", "encode", "text"),
+    [
+        ([float("nan")], json.dumps, "cannot encode payload: it has NaN, which is not JSON"),
+        ({"a": "\ud83d"}, json.dumps, "cannot encode payload.a: the text has the lone surrogate U+D83D"),
+        ({"a": 1}, str, "cannot encode payload: it is not JSON"),
+    ],
+)
+async def test_what_another_encoder_makes_is_checked_too(payload: object, encode: Any, text: str) -> None:
+    error = await refusal(Message("a.b.v1", payload), encode=encode)
+    assert isinstance(error, EncodingError)
+    assert str(error).startswith(text)
 
 
 @pytest.mark.asyncio

@@ -61,6 +61,27 @@ def test_accepted(value: str, schema: str, name: str) -> None:
         pytest.param(
             "pg_catalog.orders", "'pg_catalog.orders'", "belong to PostgreSQL itself", id="pg-schema"
         ),
+        pytest.param(
+            "information_schema.orders",
+            "'information_schema.orders'",
+            "information_schema belongs to PostgreSQL itself",
+            id="information-schema",
+        ),
+        pytest.param(
+            "outbox_leader", "'outbox_leader'", "a table the schema's outboxes share", id="leader-table"
+        ),
+        pytest.param(
+            "billing.outbox_schema_version",
+            "'billing.outbox_schema_version'",
+            "a table the schema's outboxes share; choose another for the messages",
+            id="version-table",
+        ),
+        pytest.param(
+            TableName("billing", "outbox_leader"),
+            "TableName(schema='billing', name='outbox_leader')",
+            "a table the schema's outboxes share",
+            id="parsed-leader-table",
+        ),
         pytest.param(None, "None", "as a str, got NoneType", id="none"),
         pytest.param(b"orders", "b'orders'", "as a str, got bytes", id="bytes"),
         pytest.param(7, "7", "as a str, got int", id="int"),

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import asyncpg
+import asyncpg.pool
+import asyncpg.transaction
 import psycopg
 import pytest
 from sqlalchemy import create_engine
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.ext.asyncio import (
+    AsyncSession,
+    AsyncSessionTransaction,
+    AsyncTransaction,
+    async_scoped_session,
+    async_sessionmaker,
+    create_async_engine,
+)
 from sqlalchemy.orm import Session
 
 from outbox_core.errors import UnsupportedTransaction
@@ -34,20 +44,29 @@ def test_an_unknown_object_says_which_types_are_accepted(tx: object) -> None:
     assert isinstance(refused.value, TypeError)
 
 
+def bare(kind: type[Any]) -> object:
+    """An instance that was never connected to anything."""
+    return kind.__new__(kind)
+
+
 def test_near_misses_name_the_cure() -> None:
     engine = create_async_engine("postgresql+asyncpg://localhost/nowhere")
     plain = create_engine("postgresql+psycopg://localhost/nowhere")
-    cures = {
-        engine: "pass the AsyncConnection of `async with engine.begin()` instead",
-        async_sessionmaker(engine): "pass the AsyncSession of `async with maker.begin()` instead",
-        plain: "use an AsyncEngine's connection: enqueue is asynchronous",
-        Session(plain): "use an AsyncSession: enqueue is asynchronous",
-        psycopg.Connection.__new__(
-            psycopg.Connection
-        ): "use psycopg.AsyncConnection: enqueue is asynchronous",
-        asyncpg.pool.Pool.__new__(asyncpg.pool.Pool): "acquire a connection from the pool",
-    }
-    for tx, cure in cures.items():
+    cures: list[tuple[object, str]] = [
+        (engine, "pass the AsyncConnection of `async with engine.begin()` instead"),
+        (async_sessionmaker(engine), "pass the AsyncSession of `async with maker.begin()` instead"),
+        (plain, "use an AsyncEngine's connection: enqueue is asynchronous"),
+        (Session(plain), "use an AsyncSession: enqueue is asynchronous"),
+        (bare(psycopg.Connection), "use psycopg.AsyncConnection: enqueue is asynchronous"),
+        (bare(psycopg.AsyncTransaction), "pass the transaction's connection instead"),
+        (bare(asyncpg.pool.Pool), "acquire a connection from the pool"),
+        (bare(asyncpg.pool.PoolAcquireContext), "`async with pool.acquire() as connection`"),
+        (bare(asyncpg.transaction.Transaction), "pass the connection the transaction was begun on"),
+        (bare(AsyncTransaction), "pass the AsyncConnection the transaction was begun on"),
+        (bare(AsyncSessionTransaction), "pass the AsyncSession the transaction was begun on"),
+        (bare(async_scoped_session), "call it: `scoped()`"),
+    ]
+    for tx, cure in cures:
         with pytest.raises(UnsupportedTransaction) as refused:
             adapt(tx)
         assert cure in str(refused.value)

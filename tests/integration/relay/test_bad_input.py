@@ -156,7 +156,7 @@ async def test_a_table_that_does_not_exist_says_which_command_creates_it(bench: 
         with pytest.raises(SchemaMissing) as raised:
             await form()
         assert "shop.absent_outbox: there is no such table in this database." in str(raised.value)
-        assert "`outbox schema create --table shop.absent_outbox`" in str(raised.value)
+        assert "`await outbox_core.schema.create(connection, 'shop.absent_outbox')`" in str(raised.value)
         assert relay.state == "stopped"
     await bench.nothing_is_left()
 
@@ -166,7 +166,7 @@ async def test_a_table_of_an_older_version_says_which_command_upgrades_it(bench:
     with pytest.raises(SchemaTooOld) as raised:
         await bench.relay(ignore).start()
     assert "schema version 1 is older than version" in str(raised.value)
-    assert f"`outbox schema upgrade --table {TABLE}`" in str(raised.value)
+    assert f"`await outbox_core.schema.upgrade(connection, {TABLE!r})`" in str(raised.value)
     await bench.nothing_is_left()
 
 

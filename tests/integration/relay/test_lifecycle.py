@@ -103,7 +103,9 @@ async def test_starting_twice_is_refused_and_harms_nothing(bench: Bench) -> None
 
 async def test_negative_grace_is_refused(bench: Bench) -> None:
     async with bench.relay(ignore) as relay:
-        with pytest.raises(ConfigError, match=r"grace must not be negative, got -1"):
+        with pytest.raises(
+            ConfigError, match=r"grace must be a number of seconds that is not negative, got -1"
+        ):
             await relay.stop(-1)
         assert relay.state == "running"
 
@@ -540,3 +542,25 @@ async def test_another_loop_and_a_forked_child_get_a_clear_error(bench: Bench) -
     )
     assert (code, output.splitlines()) == (0, [other, other, other, "running", other, "running"])
     await bench.nothing_is_left()
+
+
+async def test_wait_waits_for_a_run_in_the_foreground_too(bench: Bench) -> None:
+    relay = bench.relay(ignore)
+    running = asyncio.create_task(relay.run(signals=False))
+    await until(lambda: _is(relay, "running"), 10)
+    waiting = asyncio.create_task(relay.wait())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await relay.stop(1)
+    await asyncio.wait_for(asyncio.gather(running, waiting), 5)
+
+
+async def _is(relay: Relay, state: str) -> bool:
+    return relay.state == state
+
+
+async def test_run_once_leaves_a_table_to_the_relay_that_leads_it(bench: Bench) -> None:
+    async with bench.relay(ignore):
+        started = time.monotonic()
+        assert await bench.relay(ignore).run_once(timeout=20) == 0
+        assert time.monotonic() - started < 10

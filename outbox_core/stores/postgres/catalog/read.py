@@ -46,14 +46,23 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A relation as it was found; ``kind`` and ``persistence`` are the catalog's letters (r table, u unlogged)."""
+    """A relation as it was found; ``kind`` and ``persistence`` are the catalog's letters (r table, u unlogged).
+
+    ``rules`` has the command each rewrites, ``insert_triggers`` those that run before a row is inserted, ``children``
+    the tables that inherit, as they stand in SQL. Disabled rules and triggers are left out.
+    """
 
     kind: str
     persistence: str
+    row_security: bool
+    row_security_forced: bool
     columns: Mapping[str, Column]
     constraints: Mapping[str, Constraint]
     indexes: Mapping[str, Index]
     parameters: Mapping[str, str]
+    rules: Mapping[str, str]
+    insert_triggers: tuple[str, ...]
+    children: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,7 @@ class Sequence:
     cache: int
     cycle: bool
     maximum: int
+    persistence: str
     owner: str | None
 
 
@@ -94,6 +104,8 @@ async def read_relation(connection: Connection, table: TableName) -> Relation | 
     return Relation(
         kind=facts["kind"],
         persistence=facts["persistence"],
+        row_security=facts["row_security"],
+        row_security_forced=facts["row_security_forced"],
         columns={name: Column(**column) for name, column in facts["columns"].items()},
         constraints={name: Constraint(**constraint) for name, constraint in facts["constraints"].items()},
         indexes={
@@ -101,6 +113,9 @@ async def read_relation(connection: Connection, table: TableName) -> Relation | 
             for name, index in facts["indexes"].items()
         },
         parameters=facts["parameters"],
+        rules=facts["rules"],
+        insert_triggers=tuple(facts["insert_triggers"]),
+        children=tuple(facts["children"]),
     )
 
 
@@ -113,6 +128,14 @@ async def read_sequence(connection: Connection, table: TableName, name: str) -> 
 async def relation_exists(connection: Connection, table: TableName) -> bool:
     """Whether a relation of that name exists, readable or not."""
     return await _readable(connection, table, table.name) is not None
+
+
+async def read_kind(connection: Connection, table: TableName) -> str | None:
+    """The catalog's letter for whatever has that name, an index or a sequence too; None when nothing has."""
+    found: str | None = await connection.fetchval(
+        render("catalog/kind.sql", table), table.schema, table.name, timeout=READ_TIMEOUT
+    )
+    return found
 
 
 async def read_version(connection: Connection, table: TableName) -> int | None:

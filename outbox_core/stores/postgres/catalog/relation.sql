@@ -1,7 +1,8 @@
 -- What the catalog says of one relation, as one JSON text; no row when there is no such relation.
 -- Reads pg_catalog only, so any role may run it. Wants search_path = pg_catalog, so that names come out qualified.
 WITH relation AS (
-    SELECT c.oid, c.relname, n.nspname, c.relkind, c.relpersistence, c.reloptions
+    SELECT c.oid, c.relname, n.nspname, c.relkind, c.relpersistence, c.relrowsecurity, c.relforcerowsecurity,
+        c.reloptions
     FROM pg_class c
     JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = $1::text AND c.relname = $2::text AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
@@ -57,13 +58,33 @@ WITH relation AS (
 ), parameters AS (
     SELECT json_object_agg(o.option_name, o.option_value) AS facts
     FROM relation r, pg_options_to_table(r.reloptions) o
+), rules AS (
+    SELECT json_object_agg(
+        w.rulename, CASE w.ev_type WHEN '2' THEN 'UPDATE' WHEN '3' THEN 'INSERT' ELSE 'DELETE' END
+    ) AS facts
+    FROM relation r
+    JOIN pg_rewrite w ON w.ev_class = r.oid AND w.ev_type IN ('2', '3', '4') AND w.ev_enabled IN ('O', 'A')
+), triggers AS ( -- of tgtype the bits 1, 2 and 4 are FOR EACH ROW, BEFORE and INSERT
+    SELECT json_agg(g.tgname ORDER BY g.tgname) AS facts
+    FROM relation r
+    JOIN pg_trigger g ON g.tgrelid = r.oid AND NOT g.tgisinternal
+        AND g.tgtype & 7 = 7 AND g.tgenabled IN ('O', 'A')
+), children AS (
+    SELECT json_agg(h.inhrelid::regclass::text ORDER BY h.inhrelid::regclass::text) AS facts
+    FROM relation r
+    JOIN pg_inherits h ON h.inhparent = r.oid AND r.relkind = 'r'
 )
 SELECT json_build_object(
     'kind', r.relkind,
     'persistence', r.relpersistence,
+    'row_security', r.relrowsecurity,
+    'row_security_forced', r.relforcerowsecurity,
     'columns', coalesce((SELECT facts FROM columns), '{}'),
     'constraints', coalesce((SELECT facts FROM constraints), '{}'),
     'indexes', coalesce((SELECT facts FROM indexes), '{}'),
-    'parameters', coalesce((SELECT facts FROM parameters), '{}')
+    'parameters', coalesce((SELECT facts FROM parameters), '{}'),
+    'rules', coalesce((SELECT facts FROM rules), '{}'),
+    'insert_triggers', coalesce((SELECT facts FROM triggers), '[]'),
+    'children', coalesce((SELECT facts FROM children), '[]')
 )::text
 FROM relation r

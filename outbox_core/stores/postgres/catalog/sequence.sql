@@ -5,6 +5,7 @@ SELECT json_build_object(
     'cache', s.seqcache,
     'cycle', s.seqcycle,
     'maximum', s.seqmax,
+    'persistence', c.relpersistence,
     'owner', (
         SELECT format('%s.%s.%s', tn.nspname, t.relname, a.attname)
         FROM pg_depend p

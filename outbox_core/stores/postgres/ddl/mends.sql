@@ -6,6 +6,21 @@ CREATE TABLE IF NOT EXISTS {table} {definition};
 -- name: set_logged
 ALTER TABLE {table} SET LOGGED;
 
+-- name: disable_row_security
+ALTER TABLE {table} DISABLE ROW LEVEL SECURITY;
+
+-- name: unforce_row_security
+ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY;
+
+-- name: drop_rule
+DROP RULE {object} ON {table};
+
+-- name: drop_trigger
+DROP TRIGGER {object} ON {table};
+
+-- name: disinherit
+ALTER TABLE {definition} NO INHERIT {table};
+
 -- name: add_column
 ALTER TABLE {table} ADD COLUMN {object} {definition};
 
@@ -66,6 +81,9 @@ CREATE SEQUENCE {schema}.{object} AS bigint;
 
 -- name: alter_sequence
 ALTER SEQUENCE {schema}.{object} AS bigint INCREMENT BY 1 NO MAXVALUE CACHE 1 NO CYCLE;
+
+-- name: set_sequence_logged
+ALTER SEQUENCE {schema}.{object} SET LOGGED;
 
 -- name: own_sequence
 ALTER SEQUENCE {schema}.{object} OWNED BY {table}.sequence;
