@@ -36,7 +36,7 @@ class HeldRun:
     def end(self, number: signal.Signals) -> None:
         """Signal the runner alone, and see that nothing of the run is left 5 s after its end."""
         self.runner.send_signal(number)
-        self.runner.wait(30)
+        self.runner.wait(90)
         self.expect_nothing_left()
 
     def expect_nothing_left(self) -> None:
