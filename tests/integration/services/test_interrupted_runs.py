@@ -95,12 +95,18 @@ def starting_run(folder: Path, servers: str, **environment: str) -> Iterator[Sta
             stdout=file,
             stderr=file,
             start_new_session=True,
+            preexec_fn=_hear_interrupts,
         )
     try:
         yield StartingRun(runner, folder / "report.json", output)
     finally:
         runner.kill()
         runner.wait(10)
+
+
+def _hear_interrupts() -> None:
+    """A run in the background of a shell is deaf to SIGINT, and so would be every process it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture
