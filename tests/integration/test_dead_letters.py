@@ -367,6 +367,6 @@ async def test_a_schema_that_is_missing_or_old_is_named(database: Database) -> N
         await schema.upgrade(connection, TABLE, to=2)
     finally:
         await connection.close()
-    with pytest.raises(SchemaTooOld, match="schema upgrade"):
+    with pytest.raises(SchemaTooOld, match=r"schema\.upgrade"):
         async with PostgresUpkeep.connect(database.dsn, TABLE):
             pass
