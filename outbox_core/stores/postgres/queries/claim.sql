@@ -20,7 +20,7 @@ WHERE ctid = ANY (ARRAY(
                 AND available_at <= now()
                 AND (available_at, sequence) >= (
                     -- The driver knows no time before year 1, where a row edited by hand may be.
-                    CASE WHEN $3::timestamptz < '0001-01-03Z' THEN '-infinity' ELSE $3 END, $4::bigint
+                    CASE WHEN $3::timestamptz < '0001-01-03Z' THEN '-infinity'::timestamptz ELSE $3::timestamptz END, $4::bigint
                 )
                 AND (locked_at IS NULL OR locked_at < now() - make_interval(secs => $5))
                 AND (key IS NULL OR (tenant_id, key) NOT IN (SELECT * FROM unnest($6::uuid[], $7::text[])))

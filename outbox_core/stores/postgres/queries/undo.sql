@@ -11,7 +11,7 @@ WHERE id = ANY (ARRAY(
             published_at IS NULL AND dead_at IS NULL
             AND available_at <= now()
             AND (available_at, sequence) >= (
-                CASE WHEN $2::timestamptz < '0001-01-03Z' THEN '-infinity' ELSE $2 END, $3::bigint
+                CASE WHEN $2::timestamptz < '0001-01-03Z' THEN '-infinity'::timestamptz ELSE $2::timestamptz END, $3::bigint
             )
         ORDER BY available_at, sequence
         LIMIT $4
