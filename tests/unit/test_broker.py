@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from outbox_core.broker import BrokerDispatcher
+from outbox_core.adapter.broker import BrokerDispatcher
+from outbox_core.adapter.link import Blocked, Lost
+from outbox_core.adapter.pipeline import Undecided
 from outbox_core.errors import (
     BrokerRefused,
     BrokerUnavailable,
@@ -16,9 +18,7 @@ from outbox_core.errors import (
     PermanentError,
     ProviderError,
 )
-from outbox_core.link import Blocked, Lost
 from outbox_core.message import DispatchedMessage
-from outbox_core.pipeline import Undecided
 from outbox_core.testing.contracts.samples import sample, samples
 
 pytestmark = pytest.mark.asyncio

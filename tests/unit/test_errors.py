@@ -27,7 +27,7 @@ FAMILY_OF_ROOT = {
 CLASSES = [
     member
     for _, member in inspect.getmembers(outbox_core.errors, inspect.isclass)
-    if issubclass(member, BaseException) and member.__module__ == "outbox_core.errors"
+    if issubclass(member, BaseException) and member.__module__.startswith("outbox_core.errors.")
 ]
 
 

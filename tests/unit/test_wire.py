@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outbox_core.cloud_events import CloudEvents, from_document, to_document
+from outbox_core.adapter.cloud_events import CloudEvents, from_document, to_document
+from outbox_core.adapter.wire import Dialect, from_wire, to_wire
 from outbox_core.errors import NotAnOutboxMessage, PermanentError
 from outbox_core.message import DispatchedMessage
 from outbox_core.testing.contracts.samples import sample
-from outbox_core.wire import Dialect, from_wire, to_wire
 
 FORMS = [None, CloudEvents("binary"), CloudEvents("structured"), CloudEvents("binary", "urn:a:b")]
 DIALECTS = [Dialect("ce_"), Dialect("ce-"), Dialect("ce-", percent_encoded=True)]

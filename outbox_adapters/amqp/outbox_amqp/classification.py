@@ -23,6 +23,7 @@ from aiormq.exceptions import (
     PublishError,
 )
 
+from outbox_core.adapter.pipeline import Undecided
 from outbox_core.errors import (
     BrokerRefused,
     BrokerUnavailable,
@@ -31,7 +32,6 @@ from outbox_core.errors import (
     PermanentError,
     ProviderError,
 )
-from outbox_core.pipeline import Undecided
 
 if TYPE_CHECKING:
     from outbox_amqp.placement import AmqpDestination

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from yarl import URL
 
     from outbox_amqp.address import AmqpAddress
-    from outbox_core.link import Lost
+    from outbox_core.adapter.link import Lost
 
 KNOWN_OPTIONS: Final = frozenset(
     (

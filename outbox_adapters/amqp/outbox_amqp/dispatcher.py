@@ -12,18 +12,18 @@ from outbox_amqp.address import AmqpAddress
 from outbox_amqp.classification import classify, unavailable
 from outbox_amqp.client import KNOWN_OPTIONS, OWNED_OPTIONS, AmqpConnector, GivenConnection, Session, ping
 from outbox_amqp.placement import AmqpDestination, check_destination, place
-from outbox_core.broker import CLOSE_TIMEOUT, CONNECT_TIMEOUT, TIMEOUT, BrokerDispatcher
-from outbox_core.client_logs import cap_at_info
-from outbox_core.client_options import checked_options, exactly_one
-from outbox_core.destination import DestinationMap, Destinations
+from outbox_core.adapter.broker import CLOSE_TIMEOUT, CONNECT_TIMEOUT, TIMEOUT, BrokerDispatcher
+from outbox_core.adapter.client_logs import cap_at_info
+from outbox_core.adapter.client_options import checked_options, exactly_one
+from outbox_core.adapter.destination import DestinationMap, Destinations
+from outbox_core.adapter.link import Blocked
 from outbox_core.errors import OutboxError, ProviderError
-from outbox_core.link import Blocked
 
 if TYPE_CHECKING:
     from aio_pika.abc import AbstractConnection
 
-    from outbox_core.cloud_events import CloudEvents
-    from outbox_core.link import Connector
+    from outbox_core.adapter.cloud_events import CloudEvents
+    from outbox_core.adapter.link import Connector
     from outbox_core.message import DispatchedMessage
     from outbox_core.url import DispatcherUrl
 

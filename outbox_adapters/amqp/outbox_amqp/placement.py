@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from aio_pika import DeliveryMode, Message
 
+from outbox_core.adapter.wire import Dialect, from_wire, to_wire
 from outbox_core.headers import CONTENT_TYPE
-from outbox_core.wire import Dialect, from_wire, to_wire
 
 if TYPE_CHECKING:
     from aio_pika.abc import AbstractMessage
 
-    from outbox_core.cloud_events import CloudEvents
+    from outbox_core.adapter.cloud_events import CloudEvents
     from outbox_core.message import DispatchedMessage
 
 DIALECT: Final = Dialect("ce-")

@@ -7,6 +7,7 @@ from typing import Final
 
 from aiokafka import errors
 
+from outbox_core.adapter.pipeline import Undecided
 from outbox_core.errors import (
     BrokerRefused,
     BrokerUnavailable,
@@ -15,7 +16,6 @@ from outbox_core.errors import (
     PermanentError,
     ProviderError,
 )
-from outbox_core.pipeline import Undecided
 
 _TOO_LARGE: Final = (
     errors.MessageSizeTooLargeError,

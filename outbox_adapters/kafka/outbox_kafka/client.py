@@ -18,7 +18,7 @@ from outbox_core.errors import ConfigError
 from outbox_kafka.classification import unavailable, unknown_topic
 
 if TYPE_CHECKING:
-    from outbox_core.link import Lost
+    from outbox_core.adapter.link import Lost
     from outbox_kafka.address import KafkaAddress
 
 KNOWN_OPTIONS: Final = frozenset(inspect.signature(AIOKafkaProducer).parameters)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.structs import RecordMetadata
 
-from outbox_core.broker import CLOSE_TIMEOUT, CONNECT_TIMEOUT, TIMEOUT, BrokerDispatcher
-from outbox_core.client_logs import cap_at_info
-from outbox_core.client_options import checked_options, exactly_one
-from outbox_core.destination import DestinationMap, Destinations
+from outbox_core.adapter.broker import CLOSE_TIMEOUT, CONNECT_TIMEOUT, TIMEOUT, BrokerDispatcher
+from outbox_core.adapter.client_logs import cap_at_info
+from outbox_core.adapter.client_options import checked_options, exactly_one
+from outbox_core.adapter.destination import DestinationMap, Destinations
+from outbox_core.adapter.link import Given
 from outbox_core.errors import OutboxError, ProviderError
-from outbox_core.link import Given
 from outbox_kafka.address import KafkaAddress
 from outbox_kafka.classification import classify_delivery, classify_sending, unavailable
 from outbox_kafka.client import (
@@ -29,8 +29,8 @@ from outbox_kafka.placement import check_topic_name, place
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
 
-    from outbox_core.cloud_events import CloudEvents
-    from outbox_core.link import Connector
+    from outbox_core.adapter.cloud_events import CloudEvents
+    from outbox_core.adapter.link import Connector
     from outbox_core.message import DispatchedMessage
     from outbox_core.url import DispatcherUrl
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from outbox_core.adapter.wire import Dialect, from_wire, to_wire
 from outbox_core.errors import NotAnOutboxMessage
-from outbox_core.wire import Dialect, from_wire, to_wire
 
 if TYPE_CHECKING:
-    from outbox_core.cloud_events import CloudEvents
+    from outbox_core.adapter.cloud_events import CloudEvents
     from outbox_core.message import DispatchedMessage
 
 DIALECT: Final = Dialect("ce_")

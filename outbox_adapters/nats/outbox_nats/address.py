@@ -6,7 +6,7 @@ import ssl
 from dataclasses import dataclass, field
 from typing import Final
 
-from outbox_core.cloud_events import CloudEvents
+from outbox_core.adapter.cloud_events import CloudEvents
 from outbox_core.errors import InvalidUrl
 from outbox_core.url import DispatcherUrl
 

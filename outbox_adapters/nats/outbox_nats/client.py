@@ -18,7 +18,7 @@ from outbox_core.errors import BrokerRefused, BrokerUnavailable, ProviderError
 from outbox_nats.classification import unavailable
 
 if TYPE_CHECKING:
-    from outbox_core.link import Lost
+    from outbox_core.adapter.link import Lost
     from outbox_nats.address import NatsAddress
 
 KNOWN_OPTIONS: Final = frozenset(inspect.signature(Client.connect).parameters) - {"self"}

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from nats.js.api import PubAck
 
-from outbox_core.broker import CLOSE_TIMEOUT, CONNECT_TIMEOUT, TIMEOUT, BrokerDispatcher
-from outbox_core.client_options import checked_options, exactly_one
-from outbox_core.destination import DestinationMap, Destinations
+from outbox_core.adapter.broker import CLOSE_TIMEOUT, CONNECT_TIMEOUT, TIMEOUT, BrokerDispatcher
+from outbox_core.adapter.client_options import checked_options, exactly_one
+from outbox_core.adapter.destination import DestinationMap, Destinations
+from outbox_core.adapter.link import Given
 from outbox_core.errors import OutboxError, PermanentError, ProviderError
-from outbox_core.link import Given
 from outbox_nats.address import NatsAddress
 from outbox_nats.classification import classify, not_an_ack, unavailable
 from outbox_nats.client import KNOWN_OPTIONS, OWNED_OPTIONS, NatsConnector, Session, is_usable, ping
@@ -20,8 +20,8 @@ from outbox_nats.placement import check_subject, place
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
-    from outbox_core.cloud_events import CloudEvents
-    from outbox_core.link import Connector
+    from outbox_core.adapter.cloud_events import CloudEvents
+    from outbox_core.adapter.link import Connector
     from outbox_core.message import DispatchedMessage
     from outbox_core.url import DispatcherUrl
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, cast
 
-from outbox_core.wire import Dialect, from_wire, to_wire
+from outbox_core.adapter.wire import Dialect, from_wire, to_wire
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
-    from outbox_core.cloud_events import CloudEvents
+    from outbox_core.adapter.cloud_events import CloudEvents
     from outbox_core.message import DispatchedMessage
 
 MESSAGE_ID: Final = "Nats-Msg-Id"

@@ -13,7 +13,7 @@ from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMe
 from cloudevents.core.bindings.rabbitmq import RabbitMQMessage, from_rabbitmq_event
 
 from outbox_amqp import AmqpDestination, AmqpDispatcher, from_message
-from outbox_core.cloud_events import CloudEvents
+from outbox_core.adapter.cloud_events import CloudEvents
 from outbox_core.dispatcher import BatchDispatcher, Probing, name_of
 from outbox_core.errors import NotAnOutboxMessage, PermanentError, ProviderError
 from outbox_core.testing.contracts.samples import sample, samples

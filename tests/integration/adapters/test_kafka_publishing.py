@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPa
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from cloudevents.core.bindings.kafka import KafkaMessage, from_kafka_event
 
-from outbox_core.cloud_events import CloudEvents
+from outbox_core.adapter.cloud_events import CloudEvents
 from outbox_core.dispatcher import BatchDispatcher, Probing, name_of
 from outbox_core.errors import (
     ConfigError,

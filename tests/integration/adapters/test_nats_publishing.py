@@ -16,7 +16,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StreamConfig
 
-from outbox_core.cloud_events import CloudEvents
+from outbox_core.adapter.cloud_events import CloudEvents
 from outbox_core.dispatcher import BatchDispatcher, Probing, name_of
 from outbox_core.errors import (
     DispatchTimeout,

@@ -9,8 +9,8 @@ import pytest
 
 from outbox_amqp import AmqpDispatcher
 from outbox_amqp.placement import AmqpDestination, check_destination
-from outbox_core.broker import BrokerDispatcher
-from outbox_core.cloud_events import CloudEvents
+from outbox_core.adapter.broker import BrokerDispatcher
+from outbox_core.adapter.cloud_events import CloudEvents
 from outbox_core.dispatcher import load_dispatcher
 from outbox_core.errors import BrokerUnavailable, ConfigError, InvalidTopicPattern, InvalidUrl
 from outbox_core.testing.contracts.samples import sample

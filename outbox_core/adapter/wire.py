@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
-from outbox_core import cloud_events, headers
+from outbox_core import headers
+from outbox_core.adapter import cloud_events
 from outbox_core.errors import InvalidHeader, NotAnOutboxMessage, PermanentError
 from outbox_core.headers import CONTENT_TYPE, EVENT_ID, WIRE_HEADERS, Headers, unsafe_character
 
 if TYPE_CHECKING:
-    from outbox_core.cloud_events import CloudEvents
+    from outbox_core.adapter.cloud_events import CloudEvents
     from outbox_core.meta import DispatchedMessage
 
 _PREFIX: Final = re.compile(r"ce[-_]|cloudevents[_:]")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 
+from outbox_core.adapter.link import Blocked
 from outbox_core.errors import BrokerUnavailable, DispatchTimeout, ProviderError
-from outbox_core.link import Blocked
 
 if TYPE_CHECKING:
+    from outbox_core.adapter.link import Held, Link
     from outbox_core.dispatcher import Outcome
-    from outbox_core.link import Held, Link
     from outbox_core.meta import DispatchedMessage
 
 C = TypeVar("C")

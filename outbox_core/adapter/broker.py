@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 import anyio
 
+from outbox_core.adapter.link import Connector, Link
+from outbox_core.adapter.pipeline import ask, send_window
 from outbox_core.errors import ConfigError
-from outbox_core.link import Connector, Link
-from outbox_core.pipeline import ask, send_window
 
 if TYPE_CHECKING:
     from outbox_core.dispatcher import Outcome

@@ -1,0 +1,17 @@
+"""The root of the tree."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class OutboxError(Exception):
+    """The root of the tree: ``except OutboxError`` catches everything this library raises on purpose."""
+
+    code: ClassVar[str] = "UNKNOWN.ERROR"
+
+
+class RelayFailed(OutboxError):
+    """Raised when a relay in the background ended by an error; that error is its ``__cause__``."""
+
+    code: ClassVar[str] = "UNKNOWN.RELAY_FAILED"

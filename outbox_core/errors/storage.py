@@ -1,0 +1,129 @@
+"""The database and the schema in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from outbox_core.errors.root import OutboxError
+
+if TYPE_CHECKING:
+    from outbox_core.table import TableName
+
+
+class StorageError(OutboxError):
+    """Raised when the database refuses or fails what the library asked of it."""
+
+    code: ClassVar[str] = "STORAGE.ERROR"
+
+
+class PermissionDenied(StorageError):
+    """Raised when the database role may not do what was asked; ``schema.roles`` prints the grants each role needs."""
+
+    code: ClassVar[str] = "STORAGE.PERMISSION"
+
+    def __init__(self, table: TableName, action: str) -> None:
+        super().__init__(
+            f"the database role may not {action} {table}; grant it what its part needs:"
+            f" outbox_core.schema.roles({str(table)!r}, ...) prints the statements"
+        )
+        self.table = table
+
+
+class StorageTimeout(StorageError):
+    """Raised when the database did not answer in time: whether the statement took effect is not known."""
+
+    code: ClassVar[str] = "STORAGE.TIMEOUT"
+
+
+class StorageUnavailable(StorageError):
+    """Raised when the database cannot be reached, or says that it cannot serve now."""
+
+    code: ClassVar[str] = "STORAGE.UNAVAILABLE"
+
+
+class SchemaError(StorageError):
+    """Raised when a table's schema cannot be worked with or changed. ``table`` is its name."""
+
+    code: ClassVar[str] = "STORAGE.SCHEMA"
+
+    def __init__(self, table: TableName, problem: str) -> None:
+        super().__init__(f"{table}: {problem}")
+        self.table = table
+
+
+class SchemaBusy(SchemaError):
+    """Raised when a lock that a schema change needs was not had in time. Nothing is half done; run it again."""
+
+    code: ClassVar[str] = "STORAGE.SCHEMA_BUSY"
+
+
+class SchemaMismatch(SchemaError):
+    """Raised when a table is not as the library needs it. ``differences`` has a readable text for each difference.
+
+    There are none when the table is no outbox at all, and so nothing to be mended.
+    """
+
+    code: ClassVar[str] = "STORAGE.SCHEMA_MISMATCH"
+
+    def __init__(self, table: TableName, differences: tuple[str, ...]) -> None:
+        listed = "\n".join(differences)
+        problem = f"{len(differences)} differences from what is expected\n{listed}"
+        super().__init__(
+            table,
+            problem if differences else "it exists and is not an outbox table; choose another name",
+        )
+        self.differences = differences
+
+
+class SchemaMissing(SchemaError):
+    """Raised when there is no such outbox table. ``command`` is the call that creates it."""
+
+    code: ClassVar[str] = "STORAGE.SCHEMA_MISSING"
+
+    def __init__(self, table: TableName) -> None:
+        self.command = f"await outbox_core.schema.create(connection, {str(table)!r})"
+        super().__init__(
+            table,
+            f"there is no such table in this database. Create it with `{self.command}`",
+        )
+
+
+class SchemaNotEmpty(SchemaError):
+    """Raised instead of dropping a table that holds messages."""
+
+    code: ClassVar[str] = "STORAGE.SCHEMA_NOT_EMPTY"
+
+    def __init__(self, table: TableName) -> None:
+        super().__init__(
+            table,
+            "going to version 0 drops the table, and it holds messages; pass drop_messages=True to lose them",
+        )
+
+
+class SchemaTooNew(SchemaError):
+    """Raised when a table's schema is more than one version ahead of this library."""
+
+    code: ClassVar[str] = "STORAGE.SCHEMA_TOO_NEW"
+
+    def __init__(self, table: TableName, version: int, newest: int) -> None:
+        super().__init__(
+            table,
+            f"schema version {version} is newer than version {newest}, the newest this library works with;"
+            " upgrade outbox-core",
+        )
+        self.version = version
+
+
+class SchemaTooOld(SchemaError):
+    """Raised when a table's schema is older than this library needs. ``command`` is the call that upgrades it."""
+
+    code: ClassVar[str] = "STORAGE.SCHEMA_TOO_OLD"
+
+    def __init__(self, table: TableName, version: int, needed: int) -> None:
+        self.command = f"await outbox_core.schema.upgrade(connection, {str(table)!r})"
+        super().__init__(
+            table,
+            f"schema version {version} is older than version {needed}, which this library needs. Upgrade it with"
+            f" `{self.command}`",
+        )
+        self.version = version
