@@ -243,4 +243,6 @@ def _cut(name: str) -> str:
     return repr(name) if len(name) <= 40 else f"{name[:40]!r}…"
 
 
-_encoder: Final = json.JSONEncoder(default=_plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+_encoder: Final = json.JSONEncoder(
+    default=_plain, check_circular=False, allow_nan=False, ensure_ascii=False, separators=(",", ":")
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, cast
@@ -78,6 +78,9 @@ class Headers(Mapping[str, str]):
 
     def __hash__(self) -> int:
         return hash(frozenset(self._values.items()))
+
+    def items(self) -> ItemsView[str, str]:
+        return self._values.items()
 
     def __repr__(self) -> str:
         return f"Headers({', '.join(self._values)})"

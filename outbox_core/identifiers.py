@@ -30,7 +30,7 @@ class _Generator:
         self._millisecond = 0
         self._random = 0
 
-    def next(self) -> UUID:
+    def next(self) -> int:
         now = time.time_ns() // 1_000_000
         with self._lock:
             if now > self._millisecond:
@@ -42,9 +42,7 @@ class _Generator:
                     self._millisecond += 1
                     self._random = _seed()
             millisecond, random = self._millisecond, self._random
-        return UUID(
-            int=millisecond << 80 | (random >> _LOW_BITS) << 64 | (random & _LOW_MASK) | _VERSION_AND_VARIANT
-        )
+        return millisecond << 80 | (random >> _LOW_BITS) << 64 | (random & _LOW_MASK) | _VERSION_AND_VARIANT
 
     def after_fork(self) -> None:
         """Leave the parent's numbers to the parent; its lock may be held by a thread the child does not have."""
@@ -67,4 +65,9 @@ def uuid7() -> UUID:
     That also holds when the clock goes back. Between processes the order is that of their clocks, to the millisecond.
     It tells when it was made and can be guessed from its neighbours: never use it as a secret.
     """
-    return _generator.next()
+    return UUID(int=_generator.next())
+
+
+def uuid7_texts(count: int) -> list[str | None]:
+    """So many fresh ones as hexadecimal text, for a third of what the objects cost."""
+    return [f"{_generator.next():032x}" for _ in range(count)]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
@@ -151,15 +152,32 @@ def digest(topic: str, tenant_id: UUID, key: str | None, content_type: str | Non
     Each part is preceded by its length, or by a mark that it is absent, so different parts never make the same
     bytes. Digests are stored: what this returns for the same arguments never changes.
     """
-    parts = (
-        topic.encode(),
-        tenant_id.bytes,
-        None if key is None else key.encode(),
-        None if content_type is None else content_type.encode(),
+    framed = (
+        _framed_start(topic, tenant_id),
+        _framed(key),
+        _framed(content_type),
+        b"\x01",
+        _length(encoded),
         encoded,
     )
-    framed = [b"\x00" if part is None else b"\x01" + len(part).to_bytes(8, "big") + part for part in parts]
     return hashlib.sha256(b"".join(framed)).digest()
+
+
+@lru_cache(maxsize=256)
+def _framed_start(topic: str, tenant_id: UUID) -> bytes:
+    """What messages of one topic and tenant begin with: they come again and again."""
+    return _framed(topic) + b"\x01" + _length(tenant_id.bytes) + tenant_id.bytes
+
+
+def _framed(text: str | None) -> bytes:
+    if text is None:
+        return b"\x00"
+    encoded = text.encode()
+    return b"\x01" + _length(encoded) + encoded
+
+
+def _length(part: bytes) -> bytes:
+    return len(part).to_bytes(8, "big")
 
 
 def _set_text(message: Message, name: str, text: str) -> None:

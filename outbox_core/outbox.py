@@ -19,7 +19,6 @@ from outbox_core.errors import (
     NotInTransaction,
     TransactionError,
 )
-from outbox_core.identifiers import uuid7
 from outbox_core.message import Message, check_uuid, digest
 from outbox_core.record import NewRecord, State, StoredMessage
 from outbox_core.table import TableName
@@ -151,21 +150,20 @@ class Outbox:
         if traceparent is None:
             traceparent, tracestate = current_trace()
         return NewRecord(
-            id=uuid7(),
-            event_id=message.event_id,
-            tenant_id=message.tenant_id,
-            topic=message.topic,
-            key=message.key,
-            payload=payload,
-            body=message.body,
-            content_type=message.content_type,
-            headers=headers,
-            traceparent=traceparent,
-            tracestate=tracestate,
-            digest=digest(message.topic, message.tenant_id, message.key, message.content_type, encoded),
-            delay_microseconds=0 if message.delay is None else message.delay // _MICROSECOND,
+            message.event_id,
+            message.tenant_id,
+            message.topic,
+            message.key,
+            payload,
+            message.body,
+            message.content_type,
+            headers,
+            traceparent,
+            tracestate,
+            digest(message.topic, message.tenant_id, message.key, message.content_type, encoded),
+            None if message.delay is None else message.delay // _MICROSECOND,
             # In UTC, because PostgreSQL does not read every offset that Python has.
-            available_at=None if message.available_at is None else message.available_at.astimezone(UTC),
+            None if message.available_at is None else message.available_at.astimezone(UTC),
         )
 
     def _not_in_transaction(self) -> NotInTransaction:
@@ -174,8 +172,10 @@ class Outbox:
             " data it belongs to. Begin a transaction first, or pass allow_autocommit=True if it belongs to none"
         )
 
-    def _distinct(self, records: Sequence[NewRecord]) -> list[NewRecord]:
+    def _distinct(self, records: list[NewRecord]) -> list[NewRecord]:
         """The records without repetitions of an ``event_id``; a repetition with other content is a conflict."""
+        if len({record.event_id for record in records}) == len(records):
+            return records
         by_id: dict[UUID, NewRecord] = {}
         for record in records:
             first = by_id.setdefault(record.event_id, record)

@@ -26,7 +26,6 @@ class State(StrEnum):
 class NewRecord(NamedTuple):
     """A validated, encoded message, ready to be written. A tuple, because one is made for every message."""
 
-    id: UUID
     event_id: UUID
     tenant_id: UUID
     topic: str
@@ -38,7 +37,7 @@ class NewRecord(NamedTuple):
     traceparent: str | None
     tracestate: str | None
     digest: bytes
-    delay_microseconds: int
+    delay_microseconds: int | None
     available_at: datetime | None
 
 

@@ -10,15 +10,18 @@ import json
 from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 from outbox_core.errors import PermissionDenied, SchemaError, SchemaMissing, TransactionError
+from outbox_core.identifiers import uuid7_texts
 from outbox_core.record import Existing, NewRecord, State, StoredMessage
 from outbox_core.stores.postgres.sql import render
 
 if TYPE_CHECKING:
     from outbox_core.table import TableName
+
+T = TypeVar("T")
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNDEFINED_TABLE: Final = ("42P01", "3F000")
@@ -53,11 +56,10 @@ class PostgresTransaction:
     ) -> list[int] | None:
         hinted = str(table) if hint else ""
         if len(records) == 1 and not lock_keys:
-            rows = await self._fetch(table, "queries/enqueue.sql", *_values(records[0]), hinted)
+            rows = await self._fetch(table, "queries/enqueue.sql", *_row(records[0]), hinted)
         else:
-            columns = [_texts(column) for column in zip(*map(_values, records), strict=True)]
             locks = [str(key) for key in lock_keys]
-            rows = await self._fetch(table, "queries/enqueue_many.sql", *columns, hinted, locks)
+            rows = await self._fetch(table, "queries/enqueue_many.sql", *_columns(records), hinted, locks)
         if len(rows) != len(records):
             return None
         return sorted([row[0] for row in rows])
@@ -114,35 +116,65 @@ def closed(driver: str) -> TransactionError:
     )
 
 
-def _values(record: NewRecord) -> tuple[str | bytes | None, ...]:
+def _row(record: NewRecord) -> tuple[str | bytes | None, ...]:
     """One row in the order of the parameters of ``enqueue.sql``."""
     return (
-        record.id.hex,
+        *uuid7_texts(1),
         record.event_id.hex,
         record.tenant_id.hex,
-        record.topic,
-        record.key,
-        record.payload,
-        record.body,
-        record.content_type,
-        record.headers,
-        record.traceparent,
-        record.tracestate,
-        record.digest,
-        _interval(record.delay_microseconds) if record.delay_microseconds else "0",
+        *record[2:11],
+        "0" if record.delay_microseconds is None else _interval(record.delay_microseconds),
         None if record.available_at is None else record.available_at.isoformat(),
     )
+
+
+def _columns(records: Sequence[NewRecord]) -> list[list[str | None]]:
+    """The rows column by column in the order of the parameters of ``enqueue_many.sql``: bytes as hexadecimal text.
+
+    A column in which no row has anything is empty: ``unnest`` fills short arrays up with NULL.
+    """
+    (
+        events,
+        tenants,
+        topics,
+        keys,
+        payloads,
+        bodies,
+        types,
+        headers,
+        parents,
+        states,
+        digests,
+        delays,
+        stamps,
+    ) = zip(*records, strict=True)
+    one_tenant = tenants.count(tenants[0]) == len(tenants)
+    return [
+        uuid7_texts(len(records)),
+        [event.hex for event in events],
+        [tenants[0].hex] * len(tenants) if one_tenant else [tenant.hex for tenant in tenants],
+        list(topics),
+        _sparse(keys),
+        _sparse(payloads),
+        [None if body is None else body.hex() for body in _sparse(bodies)],
+        _sparse(types),
+        _sparse(headers),
+        _sparse(parents),
+        _sparse(states),
+        [digest.hex() for digest in digests],
+        [None if delay is None else _interval(delay) for delay in _sparse(delays)],
+        [None if stamp is None else stamp.isoformat() for stamp in _sparse(stamps)],
+    ]
+
+
+def _sparse(column: Sequence[T | None]) -> list[T | None]:
+    return [] if column.count(None) == len(column) else list(column)
 
 
 def _interval(microseconds: int) -> str:
     """Seconds with a fraction: PostgreSQL 14 takes no number above 2147483647 in an interval."""
     seconds, fraction = divmod(microseconds, 1_000_000)
     return f"{seconds}.{fraction:06} seconds"
-
-
-def _texts(column: Sequence[str | bytes | None]) -> list[str | None]:
-    """One column of many rows for ``enqueue_many.sql``: bytes as hexadecimal text."""
-    return [value.hex() if isinstance(value, bytes) else value for value in column]
 
 
 def _stored(row: Sequence[Any]) -> StoredMessage:

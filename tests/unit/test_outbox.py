@@ -260,6 +260,6 @@ async def test_each_row_has_an_id_of_its_own() -> None:
     store = MemoryStore()
     async with store.transaction() as tx:
         await Outbox(TABLE).enqueue_many(tx, [Message("a.b.v1", n) for n in range(3)])
-    ids = [row.record.id for row in store.table(TABLE).rows.values()]
+    ids = [row.id for row in store.table(TABLE).rows.values()]
     assert len(set(ids)) == 3
     assert all(isinstance(id_, UUID) and id_.version == 7 for id_ in ids)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from outbox_core.identifiers import uuid7
 from outbox_core.record import NewRecord, State
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class MemoryRow:
     attempts: int = 0
     replays: int = 0
     last_error: str | None = None
+    id: UUID = field(default_factory=uuid7)
 
     @property
     def state(self) -> State:

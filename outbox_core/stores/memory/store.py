@@ -230,9 +230,9 @@ def _held(memory: MemoryTable, leases: Iterable[tuple[UUID, UUID]]) -> dict[UUID
     """The rows, by id, whose lease still has the token it is asserted to have."""
     tokens = dict(leases)
     return {
-        row.record.id: row
+        row.id: row
         for row in memory.rows.values()
-        if row.lock_token is not None and tokens.get(row.record.id) == row.lock_token
+        if row.lock_token is not None and tokens.get(row.id) == row.lock_token
     }
 
 
@@ -272,4 +272,4 @@ def _row(table: TableName, token: UUID, row: MemoryRow) -> Row:
         tracestate=record.tracestate,
     )
     message = DispatchedMessage(meta, _payload(row), record.content_type or "application/json")
-    return Row(record.id, token, message, row.available_at, row.key_id)
+    return Row(row.id, token, message, row.available_at, row.key_id)

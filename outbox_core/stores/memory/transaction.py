@@ -86,7 +86,9 @@ class MemoryTransaction:
                 collided = True
                 continue
             now = self._database.clock()
-            due = max(now + timedelta(microseconds=record.delay_microseconds), record.available_at or now)
+            due = max(
+                now + timedelta(microseconds=record.delay_microseconds or 0), record.available_at or now
+            )
             memory.writers[record.event_id] = self
             self._written.append((memory, MemoryRow(record, sequence, self._began_at, due)))
         return None if collided else [sequence for _, sequence in numbered]

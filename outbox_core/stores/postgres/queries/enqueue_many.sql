@@ -4,7 +4,7 @@
 WITH numbered AS MATERIALIZED (
     SELECT
         pg_catalog.nextval('{schema}."{name}_sequence_seq"') AS sequence,
-        greatest(pg_catalog.clock_timestamp() + delay::interval, stamp::timestamptz) AS available_at,
+        greatest(pg_catalog.clock_timestamp() + coalesce(delay, '0')::interval, stamp::timestamptz) AS available_at,
         id::uuid AS id, event_id::uuid AS event_id, tenant_id::uuid AS tenant_id, topic, key,
         payload::jsonb AS payload, pg_catalog.decode(body, 'hex') AS body, content_type, headers::jsonb AS headers,
         traceparent, tracestate, pg_catalog.decode(digest, 'hex') AS digest
