@@ -64,6 +64,16 @@ class Probing(Protocol):
 
 
 @runtime_checkable
+class Inspecting(Protocol):
+    """A dispatcher that can ask its broker whether there is a place for a topic."""
+
+    async def inspect(self, topic: str, /) -> None:
+        """Return when messages of the topic have somewhere to go, as far as the broker tells; raises when they have
+        not, or when the broker does not answer. Publishes nothing."""
+        ...
+
+
+@runtime_checkable
 class Routing(Protocol):
     """A dispatcher that hands each message to one of several others, each with an outage of its own."""
 
@@ -87,11 +97,11 @@ class FunctionDispatcher:
     """A plain asynchronous function as a dispatcher. It must return None: anything else looks like a mistake."""
 
     def __init__(self, function: Callable[[DispatchedMessage], Awaitable[None]]) -> None:
-        self._function = function
+        self.function = function
         self.__name__ = getattr(function, "__qualname__", type(function).__qualname__)
 
     async def dispatch(self, message: DispatchedMessage, /) -> None:
-        returned = await cast("Callable[[DispatchedMessage], Awaitable[object]]", self._function)(message)
+        returned = await cast("Callable[[DispatchedMessage], Awaitable[object]]", self.function)(message)
         if returned is not None:
             raise InvalidDispatcherReturn(self.__name__, returned)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ class Row:
         return (self.available_at, self.message.meta.sequence)
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """The part of a key's rows, between two sequences and without them, that may hide a predecessor."""
 
     key_id: KeyId

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 import anyio
 
-from outbox_core.dispatcher import BatchDispatcher, Dispatcher, Probing, Routing, name_of
+from outbox_core.dispatcher import (
+    BatchDispatcher,
+    Dispatcher,
+    FunctionDispatcher,
+    Probing,
+    Routing,
+    name_of,
+)
 from outbox_core.relay import clock
 from outbox_core.relay.breaker import Breaker, BreakerState
 
 if TYPE_CHECKING:
+    from outbox_core.meta import DispatchedMessage
     from outbox_core.relay.backoff import Backoff
 
 
@@ -25,6 +33,10 @@ class Leaf:
         self.name = name_of(dispatcher)
         self.breaker = breaker
         self.batches = isinstance(dispatcher, BatchDispatcher)
+        self.dispatch: Callable[[DispatchedMessage], Awaitable[object]] = (
+            dispatcher.function if isinstance(dispatcher, FunctionDispatcher) else dispatcher.dispatch
+        )
+        """How one message is dispatched; whatever it returns besides None is a mistake."""
         self.in_flight: dict[UUID, float] = {}
         """The rows that are with the dispatcher now, and since when."""
         self.topics: set[str] = set()
@@ -37,24 +49,26 @@ class Leaf:
     def is_open(self) -> bool:
         return self.breaker.state is BreakerState.OPEN
 
-    def admits(self, row_id: UUID) -> bool:
-        """Whether a row may go to the dispatcher now: everything does while messages flow, one at a time when it is
+    def starts(self, row_id: UUID, now: float) -> bool:
+        """Whether a row goes to the dispatcher now: everything does while messages flow, one at a time when it is
         being seen whether they do, and a suspect only alone."""
+        breaker = self.breaker
         if self._alone is not None:
             return False
-        breaker = self.breaker
-        if breaker.state is BreakerState.CLOSED:
-            return not breaker.suspects or not breaker.is_suspect(row_id) or not self.in_flight
-        return breaker.state is BreakerState.HALF_OPEN and not self.in_flight
-
-    def started(self, row_id: UUID, now: float) -> None:
+        if breaker.suspects or breaker.state is not BreakerState.CLOSED:
+            suspect = breaker.is_suspect(row_id)
+            if breaker.state is BreakerState.OPEN or (
+                self.in_flight and (suspect or breaker.state is BreakerState.HALF_OPEN)
+            ):
+                return False
+            if suspect:
+                self._alone = row_id
         self.in_flight[row_id] = now
-        if self.breaker.suspects and self.breaker.is_suspect(row_id):
-            self._alone = row_id
+        return True
 
     def ended(self, row_id: UUID) -> None:
         self.in_flight.pop(row_id, None)
-        if self._alone == row_id:
+        if self._alone is not None and self._alone == row_id:
             self._alone = None
         if self._waiting and not self.in_flight:
             waiting, self._waiting = self._waiting, {}
@@ -74,10 +88,10 @@ class Leaf:
 
     def acknowledged(self, now: float) -> bool:
         """A message arrived. True when that ends an outage."""
-        closed = self.breaker.acknowledged(now)
-        if closed:
+        if self.breaker.acknowledged(now):
             self._changed(self)
-        return closed
+            return True
+        return False
 
     async def probe(self, timeout: float) -> bool:
         """Ask for a sign of life; true without asking when the dispatcher cannot ask."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 from outbox_core.dispatcher import BatchDispatcher, Outcome
 from outbox_core.errors import DispatchInterrupted, DispatchTimeout, InvalidDispatcherReturn
 from outbox_core.relay import clock
+from outbox_core.relay.worker import Worker
 
 if TYPE_CHECKING:
     from outbox_core.relay.leaves import Leaf
@@ -26,24 +27,10 @@ _FAIR_SECONDS: Final = 0.05
 """Messages, and time, a task may take without once waiting before it lets the others on."""
 _HASTE_SECONDS: Final = 0.1
 
-_DELIVERED: Final[Sequence[Outcome]] = (None,)
 _logger: Final = logging.getLogger("outbox_core.relay")
 
-Settle = Callable[["Leaf", "Row", Outcome, float], None]
-
-
-class _Worker:
-    """One task of an outlet. ``deadline`` counts while it has rows with the dispatcher."""
-
-    __slots__ = ("deadline", "left_behind", "overdue", "rows", "since", "task")
-
-    def __init__(self) -> None:
-        self.task: asyncio.Task[None] | None = None
-        self.rows: Sequence[Row] = ()
-        self.since = 0.0
-        self.deadline = 0.0
-        self.overdue = False
-        self.left_behind = False
+Settle = Callable[["Leaf", "Row", Outcome, float, float], None]
+"""Takes the leaf, the row, the outcome, the seconds it took and the time it is now."""
 
 
 class Outlet:
@@ -73,7 +60,7 @@ class Outlet:
         self._settle = settle
         self._give_back = give_back
         self._crashed = crashed
-        self._workers: dict[_Worker, None] = {}
+        self._workers: dict[Worker, None] = {}
         self._idle: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
@@ -130,69 +117,106 @@ class Outlet:
             await asyncio.wait(tasks, timeout=seconds)
 
     def _start(self) -> None:
-        worker = _Worker()
+        worker = Worker()
         self._workers[worker] = None
-        worker.task = asyncio.create_task(self._work(worker), name=f"outbox-dispatch-{self.leaf.name}")
+        work = self._work_in_windows if self.leaf.batches else self._work
+        worker.task = asyncio.create_task(work(worker), name=f"outbox-dispatch-{self.leaf.name}")
         worker.task.add_done_callback(lambda task: self._ended(worker, task))
 
-    def _ended(self, worker: _Worker, task: asyncio.Task[None]) -> None:
+    def _ended(self, worker: Worker, task: asyncio.Task[None]) -> None:
         self._workers.pop(worker, None)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._crashed(error)
 
-    async def _work(self, worker: _Worker) -> None:
-        leaf, dispatch = self.leaf, self._dispatch_window if self.leaf.batches else self._dispatch
+    async def _work(self, worker: Worker) -> None:
+        """Dispatch one row after another. Every message takes this way, so it is written for speed."""
+        leaf, settle, dispatch = self.leaf, self._settle, self.leaf.dispatch
         task = cast("asyncio.Task[None]", asyncio.current_task())
         time = asyncio.get_running_loop().time
         since_pause = 0
         now = paused_at = time()
         while not self._stopping:
-            rows = self._take(now)
-            if not rows:
+            row = self._next(now)
+            if row is None:
                 await self._rest()
                 now = time()
                 continue
-            worker.rows, worker.since, worker.deadline = rows, now, now + self._timeout
+            worker.rows = (row,)
+            worker.since = now
+            worker.deadline = now + self._timeout
             if self._timer is None:
                 self._watch(worker.deadline)
-            outcomes = await dispatch(worker, rows)
+            outcome: Outcome = None
+            try:
+                returned = await dispatch(row.message)
+                if returned is not None:
+                    outcome = InvalidDispatcherReturn(leaf.name, returned)
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:  # whatever a dispatcher raises is the message's outcome
+                outcome = error
             if worker.left_behind:
                 return
             worker.rows = ()
-            if worker.overdue or task.cancelling():
+            cancelled = task.cancelling()
+            if worker.overdue or cancelled:
                 # Whatever it says after a cancellation is not believed: what it waited for was cut off.
-                outcomes = [self._cut_off(worker, task)] * len(rows)
+                outcome = self._cut_off(worker, task)
+                cancelled = task.cancelling()
             began, now = now, time()
-            for row, outcome in zip(rows, outcomes, strict=True):
-                leaf.ended(row.id)
-                self._settle(leaf, row, outcome, now - began)
-            if task.cancelling():
+            leaf.ended(row.id)
+            settle(leaf, row, outcome, now - began, now)
+            if cancelled:
                 return
-            since_pause += len(rows)
+            since_pause += 1
             if since_pause >= _FAIR_SHARE or now - paused_at >= _FAIR_SECONDS:
                 since_pause = 0
                 await asyncio.sleep(0)
                 now = paused_at = time()
 
-    def _take(self, now: float) -> list[Row]:
-        """The next rows to dispatch, if the destination takes any now; those whose lease is too short go back."""
-        taken: list[Row] = []
-        late: list[Row] = []
+    async def _work_in_windows(self, worker: Worker) -> None:
+        """Dispatch window after window."""
+        leaf, time = self.leaf, asyncio.get_running_loop().time
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        while not self._stopping:
+            now = time()
+            rows: list[Row] = []
+            while len(rows) < self._window and (row := self._next(now)) is not None:
+                rows.append(row)
+            if not rows:
+                await self._rest()
+                continue
+            worker.rows, worker.since, worker.deadline = rows, now, now + self._timeout + OVERTIME / 2
+            if self._timer is None:
+                self._watch(worker.deadline)
+            outcomes = await self._dispatch_window(rows, now + self._timeout)
+            if worker.left_behind:
+                return
+            worker.rows = ()
+            if worker.overdue or task.cancelling():
+                outcomes = [self._cut_off(worker, task)] * len(rows)
+            ended = time()
+            for row, outcome in zip(rows, outcomes, strict=True):
+                leaf.ended(row.id)
+                self._settle(leaf, row, outcome, ended - now, ended)
+            if task.cancelling():
+                return
+            await asyncio.sleep(0)
+
+    def _next(self, now: float) -> Row | None:
+        """The next row to dispatch, if the destination takes any now; those whose lease is too short go back."""
         ready, leaf = self.ready, self.leaf
-        while ready and len(taken) < self._window:
+        while ready:
             row = ready[0]
             if now >= row.expires:
-                late.append(ready.popleft())
-            elif leaf.admits(row.id):
-                leaf.started(row.id, now)
-                taken.append(ready.popleft())
+                self._give_back((ready.popleft(),), "too little of the lease was left to begin")
+            elif leaf.starts(row.id, now):
+                return ready.popleft()
             else:
                 leaf.when_free(self.poke)
                 break
-        if late:
-            self._give_back(late, "too little of the lease was left to begin")
-        return taken
+        return None
 
     async def _rest(self) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -203,18 +227,8 @@ class Outlet:
             if waiter in self._idle:
                 self._idle.remove(waiter)
 
-    async def _dispatch(self, _worker: _Worker, rows: Sequence[Row]) -> Sequence[Outcome]:
-        try:
-            returned = cast("object", await self.leaf.dispatcher.dispatch(rows[0].message))
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # whatever a dispatcher raises is the message's outcome
-            return (error,)
-        return _DELIVERED if returned is None else (InvalidDispatcherReturn(self.leaf.name, returned),)
-
-    async def _dispatch_window(self, worker: _Worker, rows: Sequence[Row]) -> Sequence[Outcome]:
+    async def _dispatch_window(self, rows: Sequence[Row], deadline: float) -> Sequence[Outcome]:
         dispatcher = cast("BatchDispatcher", self.leaf.dispatcher)
-        deadline, worker.deadline = worker.deadline, worker.deadline + OVERTIME / 2
         try:
             outcomes = await dispatcher.dispatch_many([row.message for row in rows], deadline=deadline)
             if len(outcomes) != len(rows):
@@ -230,7 +244,7 @@ class Outlet:
             return outcome
         return InvalidDispatcherReturn(self.leaf.name, outcome)
 
-    def _cut_off(self, worker: _Worker, task: asyncio.Task[None]) -> BaseException:
+    def _cut_off(self, worker: Worker, task: asyncio.Task[None]) -> BaseException:
         """What a cancellation meant: the deadline, or the end of the relay."""
         if worker.overdue:
             worker.overdue = False
@@ -262,7 +276,7 @@ class Outlet:
             self._watch(min(following))
         self.poke()
 
-    def _leave_behind(self, worker: _Worker, what: str) -> int:
+    def _leave_behind(self, worker: Worker, what: str) -> int:
         if not worker.rows:
             return 0
         worker.left_behind = True
@@ -277,5 +291,6 @@ class Outlet:
         for row in worker.rows:
             self.leaf.ended(row.id)
             error = DispatchTimeout(f"the dispatcher ignored {what}")
-            self._settle(self.leaf, row, error, clock.now() - worker.since)
+            now = clock.now()
+            self._settle(self.leaf, row, error, now - worker.since, now)
         return len(worker.rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -67,14 +66,19 @@ class Settlement:
         self._keys = keys
         self._observe = observe
         self._submit = submit
-        self._now = asyncio.get_running_loop().time
         self._timed_out: list[_TimedOut] = []
         self._timeouts = anyio.Event()
 
-    def settle(self, leaf: Leaf, row: Row, outcome: Outcome, seconds: float) -> None:
+    def settle(self, leaf: Leaf, row: Row, outcome: Outcome, seconds: float, now: float) -> None:
         """Take an outcome in. Never waits."""
         if outcome is None:
-            self._acknowledged(leaf, row, seconds)
+            if leaf.acknowledged(now):
+                self._observe(BreakerClosed(self._table, leaf.name, now - leaf.breaker.opened_at))
+            if leaf.breaker.suspects:
+                leaf.breaker.forget(row.id)
+            self._completer.publish(row, seconds)
+            if row.key_id is not None:
+                self._go_on(row)
         elif isinstance(outcome, DispatchInterrupted):
             self._put_off(row, outcome, seconds)
         elif isinstance(outcome, DispatchTimeout):
@@ -84,9 +88,9 @@ class Settlement:
             self._outage(leaf, [(row, seconds)], outcome)
         else:
             leaf.breaker.answered()
-            if isinstance(outcome, PermanentError | RetryAfter) and leaf.acknowledged(clock.now()):
+            if isinstance(outcome, PermanentError | RetryAfter) and leaf.acknowledged(now):
                 # Whoever refuses a message is there.
-                self._observe(BreakerClosed(self._table, leaf.name, clock.now() - leaf.breaker.opened_at))
+                self._observe(BreakerClosed(self._table, leaf.name, now - leaf.breaker.opened_at))
             if leaf.breaker.suspects and self._is_last(row, outcome):
                 leaf.breaker.forget(row.id)
             self._put_off(row, outcome, seconds)
@@ -106,7 +110,7 @@ class Settlement:
         """Rows leave the hand undispatched, and the rows of their keys behind them too; keys wait until ``wake``."""
         back = list(rows)
         for row in rows:
-            back.extend(self._keys.failed(row, wake))
+            back.extend(self._keys.failed(row, wake, firm=True))
         self._completer.release(back, reason)
 
     async def examine_timeouts(self) -> None:
@@ -146,16 +150,6 @@ class Settlement:
         gathered, self._timed_out = self._timed_out, []
         for case in gathered:
             self._put_off(case.row, case.error, case.seconds)
-
-    def _acknowledged(self, leaf: Leaf, row: Row, seconds: float) -> None:
-        now = self._now()
-        if leaf.acknowledged(now):
-            self._observe(BreakerClosed(self._table, leaf.name, now - leaf.breaker.opened_at))
-        if leaf.breaker.suspects:
-            leaf.breaker.forget(row.id)
-        self._completer.publish(row, seconds)
-        if row.key_id is not None:
-            self._go_on(row)
 
     def _is_last(self, row: Row, error: BaseException) -> bool:
         return isinstance(error, PermanentError) or row.message.meta.attempts >= self._settings.max_attempts

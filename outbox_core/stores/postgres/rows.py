@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from outbox_core.table import TableName
 
 
+_PLACE: Final = itemgetter(9, 6)
 _decoded: Final = json.JSONDecoder(parse_int=str).decode
 """Values are text; a number that came in by hand stays text, however long it is."""
 
@@ -35,7 +37,7 @@ def claimed_rows(table: TableName, token: UUID, records: Sequence[Sequence[Any]]
     """The rows of a claim in the order of their places; columns as in ``claim_columns.sql``."""
     name = str(table)
     rows: list[Row] = []
-    for record in records:
+    for record in sorted(records, key=_PLACE):
         (row_id, tenant_id, topic, payload, content_type, event_id, sequence, created_at,
          attempts, available_at, key, headers, traceparent, tracestate, replays, recovered) = record  # fmt: skip
         meta: Any = _Meta()
@@ -59,9 +61,4 @@ def claimed_rows(table: TableName, token: UUID, records: Sequence[Sequence[Any]]
         message.__class__ = DispatchedMessage
         key_id = None if key is None else (tenant_id, key)
         rows.append(Row(row_id, token, message, available_at, key_id, recovered))
-    rows.sort(key=_place)
     return rows
-
-
-def _place(row: Row) -> tuple[Any, int]:
-    return (row.available_at, row.message.meta.sequence)
