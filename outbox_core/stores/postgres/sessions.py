@@ -58,6 +58,12 @@ class Sessions:
         self._dsn = dsn
         self._name = name
         self._timeout = timeout
+        milliseconds = str(round(timeout * 1000))
+        self._bounds = {
+            "statement_timeout": milliseconds,
+            "lock_timeout": milliseconds,
+            "idle_in_transaction_session_timeout": milliseconds,
+        }
         self._connect = dict(connect or {})
         self._permits = anyio.Semaphore(size)
         self._idle: list[Connection] = []
@@ -148,7 +154,8 @@ class Sessions:
         if not self.pooled:
             return await connection.fetch(statement, *parameters, timeout=self._timeout)
         async with connection.transaction(isolation="read_committed"):
-            await connection.execute(_set_all("SET LOCAL", PLANNER), timeout=self._timeout)
+            # A process that freezes here must not keep its row locks: nobody else can end a pooler's session.
+            await connection.execute(_set_all("SET LOCAL", PLANNER | self._bounds), timeout=self._timeout)
             return await connection.fetch(statement, *parameters, timeout=self._timeout)
 
     def _take(self) -> Connection | None:
@@ -162,16 +169,12 @@ class Sessions:
         if self.pooled:
             return await self._connect_once(statement_cache_size=0)
         connection = await self._connect_once()
-        milliseconds = str(round(self._timeout * 1000))
-        bounds = {
+        own = {
             "default_transaction_isolation": "read committed",
-            "statement_timeout": milliseconds,
-            "lock_timeout": milliseconds,
-            "idle_in_transaction_session_timeout": milliseconds,
-            "tcp_user_timeout": milliseconds,
+            "tcp_user_timeout": str(round(self._timeout * 1000)),
         }
         try:
-            await connection.execute(_set_all("SET", PLANNER | bounds | settings))
+            await connection.execute(_set_all("SET", PLANNER | self._bounds | own | settings))
         except BaseException as error:
             connection.terminate()
             if isinstance(error, BROKEN):
