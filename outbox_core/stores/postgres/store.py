@@ -126,8 +126,10 @@ class PostgresStore:
         self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, delete: bool
     ) -> set[UUID]:
         statement = "publish_delete" if delete else "publish"
-        rows = await self._fetch(table, statement, "complete", *_columns(leases, 2))
-        return {lease[0] for lease in leases} if len(rows) == len(leases) else _ids(rows)
+        some: list[UUID] | None = (await self._fetch(table, statement, "complete", *_columns(leases, 2)))[0][
+            0
+        ]
+        return {lease[0] for lease in leases} if some is None else set(some)
 
     async def fail(self, table: TableName, failures: Sequence[Failure]) -> set[UUID]:
         columns = _columns([(f.id, f.token, f.error, f.delay, f.refund, f.dead) for f in failures], 6)

@@ -1,6 +1,9 @@
--- Mark rows as acknowledged by the broker, each under its own lease.
-UPDATE {table} AS message
-SET published_at = now(), locked_at = NULL, lock_token = NULL, last_error = NULL
-FROM unnest($1::uuid[], $2::uuid[]) AS done (id, token)
-WHERE message.id = done.id AND message.lock_token = done.token
-RETURNING message.id
+-- Mark rows as acknowledged by the broker, each under its own lease. The ids come back only when some had lost theirs.
+WITH published AS (
+    UPDATE {table} AS message
+    SET published_at = now(), locked_at = NULL, lock_token = NULL, last_error = NULL
+    FROM unnest($1::uuid[], $2::uuid[]) AS done (id, token)
+    WHERE message.id = done.id AND message.lock_token = done.token
+    RETURNING message.id
+)
+SELECT CASE WHEN count(*) < cardinality($1::uuid[]) THEN coalesce(array_agg(id), '{}') END FROM published
