@@ -16,6 +16,9 @@ PACKAGES = [
     "outbox_adapters/amqp/outbox_amqp",
 ]
 UV = "uv>=0.9,<1"
+SIDE_BY_SIDE = ["--numprocesses=3", "--dist=worksteal"]
+"""Most of a test of servers is waiting, so there are more at work than a small machine has cores; each worker has
+servers of its own."""
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "virtualenv"
@@ -65,7 +68,7 @@ def install_locked(session: nox.Session, *groups: str) -> None:
 def tests(session: nox.Session) -> None:
     """Every test, on real servers; arguments after `--` go to pytest."""
     install_locked(session, "test")
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *SIDE_BY_SIDE, *session.posargs)
 
 
 @nox.session(python=PYTHONS)
@@ -83,7 +86,7 @@ def postgres(session: nox.Session) -> None:
     for version in session.posargs or POSTGRES_VERSIONS:
         session.log(f"PostgreSQL {version}")
         try:
-            session.run("pytest", "-m", "store", env={"OUTBOX_TEST_POSTGRES_VERSION": version})
+            session.run("pytest", *SIDE_BY_SIDE, "-m", "store", env={"OUTBOX_TEST_POSTGRES_VERSION": version})
         except nox.command.CommandFailed:
             failed.append(version)
     if failed:

@@ -6,18 +6,17 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from functools import partial
+from typing import Final, Literal
 
 import anyio
 
 from outbox_core.errors import ConfigError, RetentionZero, StorageError
+from outbox_core.identifiers import uuid7
 from outbox_core.observer import Cleaned, Event, Observer, Reconnecting
 from outbox_core.store import BEGINNING, Place
 from outbox_core.table import TableName
-from outbox_core.upkeep import Cleaning, Kept, Sweep, Swept
-
-if TYPE_CHECKING:
-    from outbox_core.upkeep import Upkeep
+from outbox_core.upkeep import Cleanable, Cleaning, Kept, Order, Sweep, Swept, Upkeep
 
 _FIRST_BATCH: Final = 100
 _SMALLEST_BATCH: Final = 10
@@ -94,6 +93,7 @@ class Cleaner:
         self._places: dict[Literal["published", "dead"], Place] = {}
         self._look_back_at = -math.inf
         self._done = self._told = Pass()
+        self._noted: Callable[[int], Awaitable[None]] | None = None
         self._seconds = 0.0
         self._told_at = 0.0
 
@@ -106,9 +106,20 @@ class Cleaner:
                 self._observe(Reconnecting(self.table, str(error), self.settings.interval))
             await anyio.sleep(self.settings.interval)
 
-    async def clean(self, *, progress: Callable[[Pass], None] | None = None) -> Pass:
-        """One pass: delete all that is old enough now. ``progress`` is called after every batch."""
+    async def clean(
+        self,
+        *,
+        progress: Callable[[Pass], None] | None = None,
+        actor: str | None = None,
+        reason: str | None = None,
+    ) -> Pass:
+        """One pass: delete all that is old enough now. ``progress`` is called after every batch.
+
+        A pass that a person orders says who (``actor``) and why (``reason``), which is put on record in
+        ``<table>_audit`` before the first batch, and how much was deleted after every one.
+        """
         self._done = self._told = Pass()
+        self._noted = await self._ordered(actor, reason)
         self._told_at = anyio.current_time()
         if self._told_at >= self._look_back_at:
             # Nothing becomes old enough behind the place, save rows that were locked or a clock that was set back.
@@ -124,6 +135,40 @@ class Cleaner:
         finally:
             self._tell()
         return self._done
+
+    async def preview(self, *, limit: int = 1_000_000) -> Cleanable:
+        """What `clean` would delete now, of each kind counted up to ``limit``. Nothing is changed or locked."""
+        settings = self.settings
+        return await self._upkeep().cleanable(
+            self.table, retention=settings.retention, dead_retention=settings.dead_retention, limit=limit
+        )
+
+    def _upkeep(self) -> Upkeep:
+        if isinstance(self._store, Upkeep):
+            return self._store
+        raise ConfigError(f"{type(self._store).__name__} can only delete: it has no preview and no audit")
+
+    async def _ordered(
+        self, actor: str | None, reason: str | None
+    ) -> Callable[[int], Awaitable[None]] | None:
+        """Put on record that a person has this pass made; what it gives brings the record up to date."""
+        if actor is None and reason is None:
+            return None
+        if not (actor and actor.strip() and reason and reason.strip()):
+            raise ConfigError(
+                f"a pass on record needs both an actor and a reason, got {actor!r} and {reason!r}"
+            )
+        upkeep, settings = self._upkeep(), self.settings
+        found = await self.preview()
+        note = partial(
+            upkeep.note_clean,
+            self.table,
+            Order(uuid7(), actor, reason),
+            {"retention": settings.retention, "dead_retention": settings.dead_retention or 0.0},
+            planned=found.published.value + found.dead.value,
+        )
+        await note(changed=0)
+        return lambda changed: note(changed=changed)
 
     async def _sweep(
         self,
@@ -143,6 +188,8 @@ class Cleaner:
                 raise
             took = anyio.current_time() - began
             self._note(kind, swept, took)
+            if self._noted is not None:
+                await self._noted(self._done.published + self._done.dead)
             if progress is not None:
                 progress(self._done)
             self._places[kind] = swept.last or place

@@ -23,6 +23,7 @@ ENTRY_POINTS: Final = "outbox.dispatchers"
 """The group of entry points by which an adapter declares the URL schemes it dispatches to."""
 _EXTRAS: Final = {"kafka": "kafka", "nats": "nats", "amqp": "amqp", "amqps": "amqp"}
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
+_AWAITABLE: Final = re.compile(r"\b(?:Awaitable|Coroutine|Future|Task)\b")
 
 
 @runtime_checkable
@@ -113,17 +114,43 @@ def as_dispatcher(value: Dispatcher | Callable[[DispatchedMessage], Awaitable[No
             f"{value.__qualname__} is a class: pass an instance of it, such as {value.__qualname__}(…)"
         )
     if isinstance(value, Dispatcher):
-        if inspect.isasyncgenfunction(value.dispatch) or inspect.isgeneratorfunction(value.dispatch):
-            raise ConfigError(
-                f"{type(value).__qualname__}.dispatch is a generator: it must be `async def` without yield"
-            )
+        _check_callable(f"{type(value).__qualname__}.dispatch", value.dispatch)
         return value
-    if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(type(value).__call__):
-        return FunctionDispatcher(value)
     shown = getattr(value, "__qualname__", type(value).__qualname__)
+    if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(type(value).__call__):
+        _check_callable(shown, value)
+        return FunctionDispatcher(value)
     raise ConfigError(
         f"{shown} is not a dispatcher: pass an object with `async def dispatch(message)` or an async function"
     )
+
+
+def _check_callable(name: str, function: Callable[..., object]) -> None:
+    """Refuse what could never deliver a message: a generator, a synchronous function, one that takes other arguments.
+
+    Whatever does not tell, such as a function in C or an object that is called, is believed.
+    """
+    inner = inspect.unwrap(function)
+    if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
+        raise ConfigError(f"{name} is a generator: it must be `async def` without yield")
+    if inspect.isroutine(inner) and not inspect.iscoroutinefunction(inner) and not _gives_awaitable(inner):
+        raise ConfigError(
+            f"{name} is not asynchronous: it must be `async def`, or be annotated to return an Awaitable"
+        )
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        taken = signature.replace(return_annotation=signature.empty)
+        raise ConfigError(f"{name} must take one argument, the message, and takes {taken}") from None
+
+
+def _gives_awaitable(function: Callable[..., object]) -> bool:
+    annotation: object = getattr(function, "__annotations__", {}).get("return")
+    return _AWAITABLE.search(annotation if isinstance(annotation, str) else repr(annotation)) is not None
 
 
 def load_dispatcher(url: str) -> Dispatcher:

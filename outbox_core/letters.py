@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from uuid import UUID
 
 from outbox_core.errors import ConfigError
+from outbox_core.table import TableName
 from outbox_core.topic import TopicPattern
 
 if TYPE_CHECKING:
     from outbox_core.record import StoredMessage
-    from outbox_core.table import TableName
 
 MAX_EVENT_IDS: Final = 1000
 
@@ -29,6 +29,7 @@ class Action(StrEnum):
     DISCARD = "discard"
     RELEASE = "release"
     POSTPONE = "postpone"
+    CLEAN = "clean"
 
 
 class GroupBy(StrEnum):
@@ -167,6 +168,49 @@ class Plan:
     oldest: datetime | None
     newest: datetime | None
     exceeded: Sequence[ExceededWindow] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as JSON has it, to be kept until somebody has agreed to it."""
+        return {
+            "id": str(self.id),
+            "table": str(self.table),
+            "filter": self.filter.as_json(),
+            "published": self.published,
+            "as_of": self.as_of.isoformat(),
+            "total": self.total,
+            "topics": dict(self.topics),
+            "oldest": None if self.oldest is None else self.oldest.isoformat(),
+            "newest": None if self.newest is None else self.newest.isoformat(),
+            "exceeded": [
+                {"consumer": each.consumer, "window": each.window.total_seconds(), "count": each.count}
+                for each in self.exceeded
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """What `as_json` gave; raises `ConfigError` for anything else."""
+        try:
+            oldest, newest = record["oldest"], record["newest"]
+            return cls(
+                id=UUID(record["id"]),
+                table=TableName.parse(record["table"]),
+                filter=Filter.from_json(record["filter"]),
+                published=bool(record["published"]),
+                as_of=datetime.fromisoformat(record["as_of"]),
+                total=int(record["total"]),
+                topics={str(topic): int(count) for topic, count in record["topics"].items()},
+                oldest=None if oldest is None else datetime.fromisoformat(oldest),
+                newest=None if newest is None else datetime.fromisoformat(newest),
+                exceeded=tuple(
+                    ExceededWindow(each["consumer"], timedelta(seconds=each["window"]), each["count"])
+                    for each in record["exceeded"]
+                ),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ConfigError(
+                f"this is not a plan as Plan.as_json gives it: {type(error).__name__}"
+            ) from None
 
     def __str__(self) -> str:
         kind = "published message(s)" if self.published else "dead letter(s)"

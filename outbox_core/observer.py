@@ -1,17 +1,21 @@
-"""What a relay tells: one vocabulary of typed events, and the contract of whoever listens."""
+"""What is told of messages: one vocabulary of typed events, and the contract of whoever listens."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
     from outbox_core.message import Meta
+    from outbox_core.status import TableStatus
     from outbox_core.table import TableName
+
+_logger: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +63,12 @@ class Failed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Dead(Event):
-    """A message was given up, once: it stays in the table until somebody replays or discards it."""
+    """A message was given up, once: it stays in the table until somebody replays or discards it. ``seconds`` is how
+    long its last dispatch took, 0 when it had none."""
 
     message: Meta
     error: str
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +150,13 @@ class Cleaned(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Measured(Event):
+    """The table was looked at, as a relay does from time to time. ``status`` is what was found."""
+
+    status: TableStatus
+
+
+@dataclass(frozen=True, slots=True)
 class Replayed(Event):
     """An operator had messages delivered once more. ``audit_id`` is where who, when and why is on record."""
 
@@ -163,9 +176,18 @@ class Discarded(Event):
 
 @dataclass(frozen=True, slots=True)
 class Enqueued(Event):
-    """A message was written in a caller's transaction, which may still roll back."""
+    """A message was written in a caller's transaction, which may still roll back, or was found there already.
+
+    ``size`` is that of the encoded payload in bytes; ``digest`` is a SHA-256 of topic, tenant, key, content type and
+    payload, which tells whether two messages are the same without telling what they say.
+    """
 
     topic: str
+    event_id: UUID
+    tenant_id: UUID
+    sequence: int
+    size: int
+    digest: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,3 +205,12 @@ class Observer(Protocol):
     """
 
     def __call__(self, event: Event, /) -> None: ...
+
+
+def tell(observers: Sequence[Observer], event: Event) -> None:
+    """Pass an event on to everyone; what one of them raises is logged and dropped."""
+    for observer in observers:
+        try:
+            observer(event)
+        except Exception:
+            _logger.exception("the observer %s failed on %s", type(observer).__name__, type(event).__name__)

@@ -20,6 +20,7 @@ from outbox_core.errors import (
     TransactionError,
 )
 from outbox_core.message import Message, check_uuid, digest
+from outbox_core.observer import Enqueued, Observer, tell
 from outbox_core.record import NewRecord, State, StoredMessage
 from outbox_core.table import TableName
 from outbox_core.topic import Topic
@@ -44,6 +45,7 @@ class Outbox:
     ``encode`` turns a payload into JSON text and can be replaced. ``max_bytes`` bounds encoded payload plus headers.
     ``strict_topics`` demands the shape ``<module>.<aggregate>.<event>.vN``. ``hint`` tells relays about new work at
     commit, at most every 50 ms; without it (needed for PREPARE TRANSACTION) they find it within their poll interval.
+    ``observers`` are told of every message once it is written, before the caller commits or rolls back.
     """
 
     def __init__(
@@ -54,13 +56,19 @@ class Outbox:
         max_bytes: int = DEFAULT_MAX_BYTES,
         strict_topics: bool = False,
         hint: bool = True,
+        observers: Sequence[Observer] = (),
     ) -> None:
         _check_settings(encode, max_bytes)
+        if callable(observers) or not all(map(callable, observers)):
+            raise ConfigError(
+                "observers must be a sequence of callables that take an event; write observers=[observer]"
+            )
         self.table = TableName.parse(table)
         self._encode = encode
         self._max_bytes = max_bytes
         self._strict_topics = strict_topics
         self._hint = hint
+        self._observers = tuple(observers)
         self._next_hint = 0.0
 
     async def enqueue(
@@ -80,7 +88,10 @@ class Outbox:
         transaction = adapt(tx)
         if not allow_autocommit and not await transaction.is_open():
             raise self._not_in_transaction()
-        return (await self._write(transaction, (record,), serialize_key))[0]
+        sequence = (await self._write(transaction, (record,), serialize_key))[0]
+        if self._observers:
+            self._tell(record, sequence)
+        return sequence
 
     async def enqueue_many(
         self,
@@ -103,6 +114,9 @@ class Outbox:
             return []
         distinct = self._distinct(records)
         sequences = list(await self._write(transaction, distinct, serialize_key))
+        if self._observers:
+            for record, sequence in zip(distinct, sequences, strict=True):
+                self._tell(record, sequence)
         if len(distinct) == len(records):
             return sequences
         by_id = {record.event_id: sequence for record, sequence in zip(distinct, sequences, strict=True)}
@@ -216,6 +230,13 @@ class Outbox:
             if row.digest != digests[row.event_id]:
                 raise EventIdConflict(row.event_id, self.table)
         return {row.event_id: row.sequence for row in rows}
+
+    def _tell(self, record: NewRecord, sequence: int) -> None:
+        content = (record.body or b"") if record.payload is None else record.payload.encode()
+        event = Enqueued(
+            self.table, record.topic, record.event_id, record.tenant_id, sequence, len(content), record.digest
+        )
+        tell(self._observers, event)
 
     def _hint_is_due(self) -> bool:
         if not self._hint:

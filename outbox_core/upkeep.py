@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -13,6 +13,7 @@ from outbox_core.store import BEGINNING, Place
 if TYPE_CHECKING:
     from outbox_core.letters import AuditRecord, Filter, Group, GroupBy, LetterPlace, Plan
     from outbox_core.record import StoredMessage
+    from outbox_core.status import Count, Look, TableStatus
     from outbox_core.table import TableName
 
 
@@ -37,6 +38,15 @@ class Swept:
 
 
 @dataclass(frozen=True, slots=True)
+class Cleanable:
+    """What a pass of a cleaner would delete now. ``oldest`` is when the oldest of it was published, or died."""
+
+    published: Count
+    dead: Count
+    oldest: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class Order:
     """Who wants something done to messages, why, and under which id it is put on record."""
 
@@ -58,7 +68,22 @@ class Cleaning(Protocol):
         ...
 
 
-class Upkeep(Cleaning, Protocol):
+class Reporting(Protocol):
+    """Looking at a table at a bounded cost, whatever its size, from one moment of it."""
+
+    async def status(self, table: TableName, look: Look) -> TableStatus:
+        """How the table stands now. Nothing is locked and nothing waits for it."""
+        ...
+
+    async def cleanable(
+        self, table: TableName, *, retention: float, dead_retention: float | None, limit: int
+    ) -> Cleanable:
+        """What a cleaner with these retentions (s) would delete now; counts stop at ``limit``."""
+        ...
+
+
+@runtime_checkable
+class Upkeep(Cleaning, Reporting, Protocol):
     """Every method is one atomic step, bounded in time, and raises `StorageError` when it did not happen or may not
     have happened; repeating it is safe. Safe for use by many tasks."""
 
@@ -103,6 +128,10 @@ class Upkeep(Cleaning, Protocol):
         otherwise None. Rows that have moved on are left alone."""
         ...
 
+    async def head(self, table: TableName, tenant_id: UUID, key: str) -> StoredMessage | None:
+        """The first unresolved message of a key, replayed ones aside, without payload and headers."""
+        ...
+
     async def release(
         self, table: TableName, order: Order, tenant_id: UUID, key: str
     ) -> tuple[AuditRecord, UUID | None]:
@@ -119,6 +148,12 @@ class Upkeep(Cleaning, Protocol):
         delay: float,
     ) -> AuditRecord:
         """Set when pending messages are due: ``until``, or ``delay`` seconds from now; never before now."""
+        ...
+
+    async def note_clean(
+        self, table: TableName, order: Order, wanted: Mapping[str, float], *, planned: int, changed: int
+    ) -> None:
+        """Put on record how many messages a clean-up by hand has deleted so far; ``wanted`` are its retentions (s)."""
         ...
 
 

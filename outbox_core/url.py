@@ -51,17 +51,23 @@ class DispatcherUrl:
 
     @classmethod
     def parse(
-        cls, value: str | DispatcherUrl, *, schemes: Collection[str] = (), bare: str | None = None
+        cls,
+        value: str | DispatcherUrl,
+        *,
+        schemes: Collection[str] = (),
+        bare: str | None = None,
+        port: int = 9092,
     ) -> DispatcherUrl:
         """Read a URL; with ``schemes`` given, any other scheme is refused. A `DispatcherUrl` is only checked for that.
 
-        ``bare`` is the scheme of plain ``host:port`` addresses, one or several with commas between them.
+        ``bare`` is the scheme of plain ``host:port`` addresses, one or several with commas between them; ``port`` is
+        the usual one, for the text of errors.
 
         ``@ / ? # , %`` and spaces in a user name, password or option are written percent-encoded (``%40`` for ``@``).
         """
         if bare is not None and isinstance(value, str) and _BARE.fullmatch(value) is not None:
             value = f"{bare}://{value}"
-        url = value if isinstance(value, DispatcherUrl) else _parse(value)
+        url = value if isinstance(value, DispatcherUrl) else _parse(value, _Example(bare, port))
         if schemes and url.scheme not in schemes:
             raise InvalidUrl(url.scheme, f"expected the scheme {_listed(schemes)}, got {url.scheme!r}")
         return url
@@ -88,14 +94,23 @@ class DispatcherUrl:
         return f"DispatcherUrl({str(self)!r})"
 
 
-def _parse(text: str) -> DispatcherUrl:
+class _Example(NamedTuple):
+    """How an address may look, for the text of errors."""
+
+    bare: str | None
+    port: int
+
+    def __str__(self) -> str:
+        url = f"'{self.bare or 'kafka'}://localhost:{self.port}'"
+        return url if self.bare is None else f"{url} or plainly 'localhost:{self.port}'"
+
+
+def _parse(text: str, example: _Example) -> DispatcherUrl:
     if not isinstance(text, str):
-        raise InvalidUrl("", f"expected a str such as 'kafka://localhost:9092', got {type(text).__name__}")
+        raise InvalidUrl("", f"expected a str such as {example}, got {type(text).__name__}")
     scheme, separator, rest = text.partition("://")
     if not separator or _SCHEME.fullmatch(scheme) is None:
-        raise InvalidUrl(
-            "", "it has no scheme; write it as scheme://host:port, such as 'kafka://localhost:9092'"
-        )
+        raise InvalidUrl("", f"it has no scheme and is not host:port; write it as {example}")
     if _FORBIDDEN.search(rest) is not None:
         raise InvalidUrl(scheme, "spaces, control characters and '#' must be percent-encoded ('#' as %23)")
     if _BAD_ESCAPE.search(rest) is not None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 import anyio
 
+from outbox_core.adapter.arguments import seconds
 from outbox_core.adapter.link import Connector, Link
 from outbox_core.adapter.pipeline import ask, send_window
-from outbox_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from outbox_core.dispatcher import Outcome
@@ -23,15 +24,15 @@ TIMEOUT: Final = 30.0
 CONNECT_TIMEOUT: Final = 5.0
 CLOSE_TIMEOUT: Final = 2.0
 PROBE_TIMEOUT: Final = 5.0
-MAX_SECONDS: Final = 3600.0
 
 
 class BrokerDispatcher(ABC, Generic[C]):
     """A dispatcher that speaks to a broker through a client ``C``, which it replaces when that is in doubt.
 
-    A subclass says how to `publish` one message and how to `ping`; its `Connector` says how to make and end a client.
-    Opened and closed by ``async with``, and again after that. A broker that is away does not keep it from being
-    opened; one that refuses the login does.
+    A subclass says how to publish a window and how to `ping`; its `Connector` says how to make and end a client.
+    Opened and closed by ``async with``, and again after that. Several may have it open at a time, such as two relays:
+    the last one to leave closes it. A broker that is away does not keep it from being opened; one that refuses the
+    login does.
     """
 
     def __init__(
@@ -45,19 +46,23 @@ class BrokerDispatcher(ABC, Generic[C]):
     ) -> None:
         self.name: Final = name
         """How metrics and logs call it; without credentials."""
-        self._timeout = _seconds("timeout", timeout)
+        self._timeout = seconds("timeout", timeout)
         self._link = Link(
             name,
             connector,
-            connect_timeout=_seconds("connect_timeout", connect_timeout),
-            close_timeout=_seconds("close_timeout", close_timeout),
+            connect_timeout=seconds("connect_timeout", connect_timeout),
+            close_timeout=seconds("close_timeout", close_timeout),
         )
 
     @abstractmethod
-    async def publish(self, client: C, message: DispatchedMessage, /) -> None:
-        """Send one message and return once the broker has confirmed it; raise the error that says why not otherwise.
+    async def publish_window(
+        self, client: C, messages: Sequence[DispatchedMessage], outcomes: list[Outcome], /
+    ) -> None:
+        """Send every message, and write what became of each into its place in ``outcomes`` as soon as it is known.
 
-        Called for many messages at once, each in a task of its own, and cancelled at the deadline.
+        `outbox_core.adapter.pipeline.publish_each` does so with a function of one message. Called for several windows
+        at a time. Cancelled at the deadline: what has no outcome then is `DispatchTimeout`. What it raises is the
+        outcome of all that have none.
         """
 
     @abstractmethod
@@ -74,11 +79,18 @@ class BrokerDispatcher(ABC, Generic[C]):
         self, messages: Sequence[DispatchedMessage], /, *, deadline: float
     ) -> Sequence[Outcome]:
         """Send a window at once and return by the deadline with an outcome for each message, in order."""
-        return await send_window(self._link, messages, self.publish, deadline=deadline)
+        return await send_window(self._link, messages, self.publish_window, deadline=deadline)
 
     async def probe(self) -> None:
         """A round trip to the broker within 5 seconds, connecting first if need be. Raises `BrokerUnavailable`."""
         await ask(self._link, self.ping, timeout=PROBE_TIMEOUT)
+
+    async def inspect(self, topic: str, /) -> None:
+        """Ask the broker, within 5 seconds, whether it has a place for the topic's messages; raises if it has none."""
+        await ask(self._link, partial(self.look_for, topic), timeout=PROBE_TIMEOUT)
+
+    async def look_for(self, topic: str, client: C, /) -> None:
+        """Raise when the broker has no place for the topic's messages. A broker that cannot tell is believed."""
 
     async def __aenter__(self) -> Self:
         await self._link.open()
@@ -91,11 +103,3 @@ class BrokerDispatcher(ABC, Generic[C]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
-
-
-def _seconds(name: str, value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= MAX_SECONDS:
-        raise ConfigError(
-            f"{name} is {value!r} and must be a number of seconds from above 0 to {MAX_SECONDS:g}"
-        )
-    return float(value)

@@ -32,7 +32,7 @@ def exactly_one(*, url: object, client: object, options: object) -> None:
     """Refuse a dispatcher that is given neither an address nor a client, or both."""
     if (url is None) == (client is None):
         raise ConfigError(
-            "give either url= or client=, the client of the broker that the application already has"
+            "give either the broker's url or client=, the client of the broker that the application already has"
         )
     if client is not None and options is not None:
         raise ConfigError("client_options are for a client made here; the one given as client= has its own")

@@ -61,6 +61,18 @@ class CloudEvents:
             )
 
     @classmethod
+    def of(cls, value: object) -> CloudEvents | None:
+        """What a dispatcher's argument asks for: one of these, the name of a mode, or None for none at all."""
+        if value is None or isinstance(value, cls):
+            return value
+        for mode in MODES:
+            if value == mode:
+                return cls(mode)
+        raise ConfigError(
+            f"cloud_events must be 'binary', 'structured', a CloudEvents or None, got {value!r}"
+        )
+
+    @classmethod
     def from_option(cls, scheme: str, value: str | None) -> CloudEvents | None:
         """What the option ``cloud_events`` of a dispatcher URL asks for; None when it is not given."""
         if value is None:

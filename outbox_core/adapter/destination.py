@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Generic, TypeAlias, TypeVar, cast
+from typing import Final, Generic, TypeAlias, TypeVar, cast
 
 from outbox_core.errors import ConfigError, OutboxError, PermanentError, ProviderError
 from outbox_core.topic import TopicPattern
 
 D = TypeVar("D")
 
+_REMEMBERED_TOPICS: Final = 1024
+
 DestinationMap: TypeAlias = Mapping[str, D] | Callable[[str], D]
 """Topic patterns to destinations, the first that matches counting; or a function from a topic to its destination."""
+
+
+class InvalidDestination(ValueError):
+    """Raised by the check of a destination; its text is the rule that was broken.
+
+    It says nothing about whose fault that is: a value from the configuration becomes a `ConfigError`, one that a
+    function made for a message the `PermanentError` of that message.
+    """
 
 
 class Destinations(Generic[D]):
@@ -19,7 +29,7 @@ class Destinations(Generic[D]):
 
     Without ``destinations`` every topic is its own destination, made by ``of_topic``. With a mapping, a topic that no
     pattern matches goes to ``default``, and is refused for good when there is none. ``check`` returns a destination
-    as the client takes it, or raises `ValueError` with the rule that was broken.
+    as the client takes it, or raises `InvalidDestination`.
     """
 
     def __init__(
@@ -32,6 +42,8 @@ class Destinations(Generic[D]):
     ) -> None:
         self._check = check
         self._function = of_topic
+        self._asks_every_time = False
+        self._remembered: dict[str, D] = {}
         self._patterns: list[tuple[TopicPattern, D]] | None = None
         self._default = None if default is None else self._configured("default_destination", default)
         given: object = destinations
@@ -43,6 +55,7 @@ class Destinations(Generic[D]):
             ]
         elif callable(given):
             self._function = given
+            self._asks_every_time = True
         elif given is not None:
             raise ConfigError(
                 "destinations must be a mapping of topic patterns or a function of the topic,"
@@ -54,8 +67,23 @@ class Destinations(Generic[D]):
             )
 
     def of(self, topic: str) -> D:
-        """The destination of a topic. Raises `PermanentError` when there is none or it is not valid."""
-        return self._called(topic) if self._patterns is None else self._mapped(topic, self._patterns)
+        """The destination of a topic. Raises `PermanentError` when there is none or it is not valid.
+
+        Found once for each topic, but for a function of the application's, which is asked every time.
+        """
+        found = self._remembered.get(topic)
+        if found is not None:
+            return found
+        if self._patterns is None:
+            found = self._called(topic)
+            if self._asks_every_time:
+                return found
+        else:
+            found = self._mapped(topic, self._patterns)
+        if len(self._remembered) >= _REMEMBERED_TOPICS:
+            self._remembered.clear()
+        self._remembered[topic] = found
+        return found
 
     def _mapped(self, topic: str, patterns: list[tuple[TopicPattern, D]]) -> D:
         for pattern, destination in patterns:
@@ -74,13 +102,13 @@ class Destinations(Generic[D]):
             destination: object = self._function(topic)
         except OutboxError:
             raise
-        except Exception as error:
+        except Exception as error:  # the application's own, whichever: it concerns this message only
             raise ProviderError(
                 f"the destination function raised {type(error).__name__} for the topic {topic!r}: {error}"
             ) from error
         try:
             return self._check(destination)
-        except ValueError as error:
+        except InvalidDestination as error:
             raise PermanentError(
                 f"the topic {topic!r} has an invalid destination {_shown(destination)}: {error}"
             ) from None
@@ -88,7 +116,7 @@ class Destinations(Generic[D]):
     def _configured(self, what: str, destination: object) -> D:
         try:
             return self._check(destination)
-        except ValueError as error:
+        except InvalidDestination as error:
             raise ConfigError(f"{what} is {_shown(destination)}: {error}") from None
 
 

@@ -105,7 +105,7 @@ class Link(Generic[C]):
         self._connector = connector
         self._connect_timeout = connect_timeout
         self._close_timeout = close_timeout
-        self._open = False
+        self._openings = 0
         self._held: Held[C] | None = None
         self._connecting: asyncio.Task[Held[C]] | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -113,24 +113,31 @@ class Link(Generic[C]):
     async def open(self) -> None:
         """Try once to connect. A broker that is away is no error, only said: it is tried again when it is needed.
 
-        Raises `BrokerRefused` when it refuses the login, since that is better known now than found out later.
+        Raises `BrokerRefused` when it refuses the login, since that is better known now than found out later. Whoever
+        opens it closes it; it stays open while anybody has it so.
         """
-        self._open = True
+        self._openings += 1
         try:
-            await self._lend(anyio.current_time() + self._connect_timeout)
+            # A little longer than connecting may take, so that it is connecting that tells what was wrong.
+            await self._lend(anyio.current_time() + self._connect_timeout + _ABORT_SECONDS)
         except BrokerRefused:
             await self.close()
             raise
         except BrokerUnavailable as error:
             _logger.warning("%s: %s; it is tried again when there is something to send", self._name, error)
-        except BaseException:
+        except BaseException:  # a cancellation too must leave nothing open
             with anyio.CancelScope(shield=True):
                 await self.close()
             raise
 
     async def close(self) -> None:
-        """End the client, and those still ending, within the close timeout. Works unopened and twice."""
-        self._open = False
+        """The last one to leave ends the client, and those still ending, within the close timeout.
+
+        Works unopened and twice.
+        """
+        self._openings = max(self._openings - 1, 0)
+        if self._openings:
+            return
         connecting, self._connecting = self._connecting, None
         if connecting is not None:
             connecting.cancel()
@@ -165,7 +172,7 @@ class Link(Generic[C]):
             self._end(held, RETIRED_CLOSE_SECONDS)
 
     async def _lend(self, deadline: float) -> Held[C]:
-        if not self._open:
+        if not self._openings:
             raise BrokerUnavailable(f"{self._name} is not open; use it inside `async with`")
         held = self._held
         if held is not None:
@@ -204,10 +211,11 @@ class Link(Generic[C]):
                 client = await self._connector.connect(lost)
         except TimeoutError:
             raise BrokerUnavailable(
-                f"no connection to {self._name} within {self._connect_timeout:g} s"
+                f"no connection to {self._name} within {self._connect_timeout:g} s: nothing answers there,"
+                " or something other than such a broker"
             ) from None
         held = Held(client)
-        if not self._open:
+        if not self._openings:
             loss = BrokerUnavailable(f"{self._name} was closed while it connected")
         if loss is not None:
             held.loss = loss

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 import anyio
 
@@ -17,11 +17,20 @@ if TYPE_CHECKING:
     from outbox_core.meta import DispatchedMessage
 
 C = TypeVar("C")
-Publish = Callable[[C, "DispatchedMessage"], Awaitable[None]]
+T = TypeVar("T")
+Publish = Callable[[C, "Sequence[DispatchedMessage]", "list[Outcome]"], Awaitable[None]]
+"""Publishes a window; writes each message's outcome into its place in the list as soon as it is known."""
 
 _MARGIN: Final = 0.05
 """Seconds before the deadline at which what is open is given up, or a tenth of the time there is, if that is less."""
 _CANCEL_SECONDS: Final = 0.2
+
+
+class Open(Exception):
+    """Stands in the place of an outcome that is not known yet."""
+
+
+OPEN: Final = Open()
 
 
 class Undecided(Exception):
@@ -56,6 +65,60 @@ async def send_window(
     return outcomes
 
 
+async def publish_each(
+    publish: Callable[[DispatchedMessage], Awaitable[None]],
+    messages: Sequence[DispatchedMessage],
+    outcomes: list[Outcome],
+) -> None:
+    """Publish a window with a function of one message, each in a task of its own."""
+    tasks = [asyncio.ensure_future(publish(message)) for message in messages]
+    try:
+        await asyncio.wait(tasks)
+    except asyncio.CancelledError:
+        for _ in range(2):  # a client may swallow its cancellation once
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=_CANCEL_SECONDS / 2)
+        raise
+    finally:
+        for place, task in enumerate(tasks):
+            if task.done() and not task.cancelled():
+                outcomes[place] = task.exception()
+
+
+class Confirmations(Generic[T]):
+    """The messages of a window that a client has taken, by their places, until the broker has confirmed them.
+
+    Without a task or a callback for each of them, which would cost more than the rest of a message's way. ``outcome``
+    tells what a confirmation that has come means. At the end of the block the outcomes of all that have come are
+    written down, and those that have not are cancelled.
+    """
+
+    def __init__(self, outcomes: list[Outcome], outcome: Callable[[int, asyncio.Future[T]], Outcome]) -> None:
+        self._outcomes = outcomes
+        self._outcome = outcome
+        self._waiting: dict[int, asyncio.Future[T]] = {}
+
+    def __setitem__(self, place: int, future: asyncio.Future[T]) -> None:
+        self._waiting[place] = future
+
+    async def wait(self) -> None:
+        """Return when all of them have come."""
+        for future in self._waiting.values():
+            if not future.done():
+                await asyncio.wait((future,))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for place, future in self._waiting.items():
+            if not future.done():
+                future.cancel()
+            elif not future.cancelled():
+                self._outcomes[place] = self._outcome(place, future)
+
+
 async def ask(link: Link[C], question: Callable[[C], Awaitable[object]], *, timeout: float) -> None:
     """A round trip to the broker within so many seconds; raises `BrokerUnavailable`, retiring the client, if not."""
     until = anyio.current_time() + timeout
@@ -86,7 +149,7 @@ async def _send(
             except asyncio.CancelledError:
                 link.retire(held)
                 raise
-            if any(_in_doubt(outcome) for outcome in outcomes):
+            if any(outcome is not None and _in_doubt(outcome) for outcome in outcomes):
                 link.retire(held)
             return outcomes
     except BrokerUnavailable as error:
@@ -107,38 +170,32 @@ async def _send_alone(
 async def _publish_all(
     held: Held[C], messages: Sequence[DispatchedMessage], publish: Publish[C], until: float, began: float
 ) -> list[Outcome]:
-    tasks = [asyncio.ensure_future(publish(held.client, message)) for message in messages]
+    outcomes: list[Outcome] = [OPEN] * len(messages)
+    task = asyncio.ensure_future(publish(held.client, messages, outcomes))
 
     def cut() -> None:
-        for task in tasks:
-            task.cancel()
+        task.cancel()
 
     held.watchers.add(cut)
     try:
         if held.loss is None:
-            await asyncio.wait(tasks, timeout=max(until - anyio.current_time(), 0))
+            await asyncio.wait((task,), timeout=max(until - anyio.current_time(), 0))
     finally:
         held.watchers.discard(cut)
-        open_tasks = [task for task in tasks if not task.done()]
-        if open_tasks:
+        if not task.done():
             with anyio.CancelScope(shield=True):
-                for _ in range(2):  # a client may swallow its cancellation once
-                    cut()
-                    await asyncio.wait(open_tasks, timeout=_CANCEL_SECONDS / 2)
-    seconds = anyio.current_time() - began
-    return [_outcome(task, held, seconds) for task in tasks]
+                task.cancel()
+                await asyncio.wait((task,), timeout=_CANCEL_SECONDS * 2)
+    failure = task.exception() if task.done() and not task.cancelled() else None
+    rest = failure or held.loss or _late(anyio.current_time() - began)
+    # A copy: a task that did not heed its cancellation may still write.
+    return [rest if outcome is OPEN else outcome for outcome in outcomes]
 
 
 def _in_doubt(outcome: Outcome) -> bool:
     """Whether the client cannot be trusted with more after this."""
     in_doubt = isinstance(outcome, BrokerUnavailable | DispatchTimeout | Undecided)
     return in_doubt and not isinstance(outcome, Blocked)
-
-
-def _outcome(task: asyncio.Future[None], held: Held[C], seconds: float) -> Outcome:
-    if task.done() and not task.cancelled():
-        return task.exception()
-    return held.loss or _late(seconds)
 
 
 def _late(seconds: float) -> DispatchTimeout:

@@ -5,19 +5,32 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from outbox_core import headers
 from outbox_core.adapter import cloud_events
 from outbox_core.errors import InvalidHeader, NotAnOutboxMessage, PermanentError
-from outbox_core.headers import CONTENT_TYPE, EVENT_ID, WIRE_HEADERS, Headers, unsafe_character
+from outbox_core.headers import (
+    CONTENT_TYPE,
+    EVENT_ID,
+    KEY,
+    TABLE,
+    TOPIC,
+    TRACEPARENT,
+    TRACESTATE,
+    WIRE_HEADERS,
+    Headers,
+    unsafe_character,
+)
 
 if TYPE_CHECKING:
     from outbox_core.adapter.cloud_events import CloudEvents
     from outbox_core.meta import DispatchedMessage
 
 _PREFIX: Final = re.compile(r"ce[-_]|cloudevents[_:]")
+_WRITTEN_BY_OTHERS: Final = (TOPIC, CONTENT_TYPE, KEY, TABLE, TRACEPARENT, TRACESTATE)
+"""The library's headers whose text comes from a row; the others are numbers, times and UUIDs."""
 _CLOUD_EVENT: Final = "application/cloudevents"
 # CloudEvents, HTTP binding 3.1.3.2: printable ASCII but space, double quote and percent stands for itself.
 _UNESCAPED: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
@@ -31,8 +44,7 @@ class Dialect:
     percent_encoded: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Wire:
+class Wire(NamedTuple):
     """What an adapter places: headers, all one line of text, and a body."""
 
     headers: dict[str, str]
@@ -78,7 +90,10 @@ def _checked(message: DispatchedMessage, plain: dict[str, str]) -> dict[str, str
             Headers(message.meta.headers)
         except InvalidHeader as error:
             raise PermanentError(str(error)) from None
-    for name, value in plain.items():
+    for name in _WRITTEN_BY_OTHERS:
+        value = plain.get(name)
+        if value is None:
+            continue
         unsafe = unsafe_character(value)
         if unsafe is not None or value != value.strip():
             found = unsafe or "white space around it"

@@ -152,6 +152,10 @@ class DeadLetters:
         """What was done to messages of this table, newest first."""
         return await self._upkeep.history(self.table, unfinished=unfinished, limit=limit)
 
+    async def head(self, key: str, *, tenant_id: UUID = _NIL) -> StoredMessage | None:
+        """The message that `release` would let go: the first of its key that is neither published nor replayed."""
+        return await self._upkeep.head(self.table, tenant_id, key)
+
     async def release(
         self, key: str, *, actor: str, reason: str, tenant_id: UUID = _NIL
     ) -> StoredMessage | None:

@@ -101,7 +101,7 @@ class EventBus:
         async def run(at: int, handler: Subscription) -> None:
             try:
                 await handler.call(message, self._threads)
-            except Exception as error:
+            except Exception as error:  # whatever one raises is its outcome, and costs no other
                 outcomes[at] = error
             else:
                 outcomes[at] = None

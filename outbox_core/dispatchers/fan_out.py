@@ -91,7 +91,7 @@ class FanOut:
         async def one(at: int, target: Dispatcher) -> None:
             try:
                 await do(target)
-            except Exception as error:
+            except Exception as error:  # whatever one raises is its outcome, and costs no other
                 outcomes[at] = error
             else:
                 outcomes[at] = None

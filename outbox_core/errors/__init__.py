@@ -2,7 +2,9 @@
 
     OutboxError                          UNKNOWN.ERROR
     ├── ConfigError                      CONFIG.INVALID
+    │   ├── EmbeddedServerError          CONFIG.EMBEDDED_SERVER
     │   ├── InvalidTableName             CONFIG.TABLE_NAME
+    │   ├── InvalidSettings              CONFIG.SETTINGS
     │   ├── InvalidUrl                   CONFIG.URL
     │   ├── InvalidTopicPattern          CONFIG.TOPIC_PATTERN
     │   ├── MissingExtra                 CONFIG.MISSING_EXTRA        (also an ImportError)
@@ -56,6 +58,8 @@ is never renamed or reused; `docs/reference/errors.md` gives the cause and the c
 
 from outbox_core.errors.configuration import (
     ConfigError,
+    EmbeddedServerError,
+    InvalidSettings,
     InvalidTableName,
     InvalidTopicPattern,
     InvalidUrl,
@@ -122,6 +126,7 @@ __all__ = [
     "ConfigError",
     "DispatchInterrupted",
     "DispatchTimeout",
+    "EmbeddedServerError",
     "EncodingError",
     "EventBusError",
     "EventIdConflict",
@@ -131,6 +136,7 @@ __all__ = [
     "InvalidHandlerReturn",
     "InvalidHeader",
     "InvalidKey",
+    "InvalidSettings",
     "InvalidTableName",
     "InvalidTopic",
     "InvalidTopicPattern",

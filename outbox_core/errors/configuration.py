@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from outbox_core.errors.root import OutboxError
@@ -12,6 +13,20 @@ class ConfigError(OutboxError):
     """Raised when a setting, a name or an installation is wrong before any work begins."""
 
     code: ClassVar[str] = "CONFIG.INVALID"
+
+
+class EmbeddedServerError(ConfigError):
+    """Raised when a server from a wheel cannot be started here, or has ended by itself.
+
+    ``server`` is its name and ``reason`` what keeps it from running, with the tail of its log where there is one.
+    """
+
+    code: ClassVar[str] = "CONFIG.EMBEDDED_SERVER"
+
+    def __init__(self, server: str, reason: str) -> None:
+        super().__init__(f"the embedded {server} does not run: {reason}")
+        self.server = server
+        self.reason = reason
 
 
 class InvalidTableName(ConfigError, ValueError):
@@ -26,6 +41,20 @@ class InvalidTableName(ConfigError, ValueError):
         super().__init__(f"invalid table name {shown(value)}: {rule}")
         self.value = value
         self.rule = rule
+
+
+class InvalidSettings(ConfigError, ValueError):
+    """Raised when variables of the environment are wrong or missing; ``problems`` has a text for each of them.
+
+    A text names the variable, its value (a URL without its secrets) and what is accepted.
+    """
+
+    code: ClassVar[str] = "CONFIG.SETTINGS"
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        count = "a setting is" if len(problems) == 1 else f"{len(problems)} settings are"
+        super().__init__(f"{count} wrong: {'; '.join(problems)}")
+        self.problems = tuple(problems)
 
 
 class InvalidUrl(ConfigError, ValueError):

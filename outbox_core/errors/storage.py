@@ -24,7 +24,8 @@ class PermissionDenied(StorageError):
     def __init__(self, table: TableName, action: str) -> None:
         super().__init__(
             f"the database role may not {action} {table}; grant it what its part needs:"
-            f" outbox_core.schema.roles({str(table)!r}, ...) prints the statements"
+            f" `outbox schema roles --table {table}` or outbox_core.schema.roles({str(table)!r}, ...) prints the"
+            " statements"
         )
         self.table = table
 
@@ -84,7 +85,8 @@ class SchemaMissing(SchemaError):
         self.command = f"await outbox_core.schema.create(connection, {str(table)!r})"
         super().__init__(
             table,
-            f"there is no such table in this database. Create it with `{self.command}`",
+            f"there is no such table in this database. Create it with `outbox schema create --table {table}` or"
+            f" `{self.command}`",
         )
 
 
@@ -124,6 +126,6 @@ class SchemaTooOld(SchemaError):
         super().__init__(
             table,
             f"schema version {version} is older than version {needed}, which this library needs. Upgrade it with"
-            f" `{self.command}`",
+            f" `outbox schema upgrade --table {table}` or `{self.command}`",
         )
         self.version = version

@@ -15,7 +15,7 @@ from outbox_core.observer import Claimed, Reconnecting, Released, SessionEnded
 from outbox_core.relay import clock
 from outbox_core.relay.keys import by_key
 from outbox_core.relay.position import Position
-from outbox_core.store import BEGINNING, Claim, KeyId, Place, Row, Store
+from outbox_core.store import BEGINNING, Claim, KeyId, Place, Row, Span, Store
 
 if TYPE_CHECKING:
     from outbox_core.observer import Event
@@ -34,7 +34,10 @@ _SWEEP_SECONDS: Final = 1.0
 _CAUTION_ATTEMPTS: Final = 3
 """From this attempt on, a row whose lease was lost before is dispatched alone."""
 _SWEEP_COST: Final = 20
-"""A sweep is followed by at least so many times its own duration without one."""
+"""A sweep is followed by at least so many times its own duration without one; a review of held keys too."""
+_REVIEW_SECONDS: Final = 1.0
+_REVIEWED_KEYS: Final = 500
+_LAST_SEQUENCE: Final = 2**63 - 1
 
 
 class Claimer:
@@ -73,6 +76,8 @@ class Claimer:
         self._next_look = 0.0
         self._next_sweep = 0.0
         self._next_patrol = 0.0
+        self._next_review = 0.0
+        self._reviewed_at = 0.0
         self._unknown: list[Claim] = []
         self._led: int | None = None
         self._cautious = False
@@ -108,6 +113,8 @@ class Claimer:
                 if self._can_claim and self._wakeups.hinted_at > self._next_look - _LOOK_SECONDS:
                     # It may have been of a transaction that was open for long: only a look finds what that wrote.
                     wake = min(wake, self._next_look)
+                if wake < inf and self._wakeups.hinted_at > self._reviewed_at:
+                    wake = min(wake, self._next_review)
                 await self._wakeups.wait(wake - clock.now())
 
     async def step(self) -> bool:
@@ -123,6 +130,7 @@ class Claimer:
             return True
         await self._undo_unknown()
         await self._look()
+        await self._review()
         followed = await self._follow()
         if self._cautious and self._hand.rows:
             return True
@@ -254,6 +262,24 @@ class Claimer:
             self._next_patrol = now + self._settings.lock_ttl / 2
             for pid in await self._store.end_stuck_sessions(self._table, self._settings.lock_ttl):
                 self._observe(SessionEnded(self._table, pid))
+
+    async def _review(self) -> None:
+        """Held keys wait for the time their first message had when last seen; an operator may have changed it."""
+        now = clock.now()
+        if now < self._next_review:
+            return
+        self._reviewed_at = now
+        keys = self._keys.waiting(now, _REVIEWED_KEYS)
+        if keys:
+            found = await self._store.predecessors(
+                self._table,
+                self._claim(since=BEGINNING),
+                [Span(key_id, 0, _LAST_SEQUENCE) for key_id in keys],
+                dead_too=self._settings.on_dead == "block",
+            )
+            self._keys.reviewed(keys, found, clock.now())
+        ended = clock.now()
+        self._next_review = ended + max(_REVIEW_SECONDS, _SWEEP_COST * (ended - now))
 
     async def _undo_unknown(self) -> None:
         while self._unknown:

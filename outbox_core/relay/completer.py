@@ -188,7 +188,7 @@ class Completer:
                 continue
             meta = verdict.row.message.meta
             if verdict.dead:
-                self._observe(Dead(self._table, meta, verdict.error))
+                self._observe(Dead(self._table, meta, verdict.error, verdict.seconds))
             else:
                 self._observe(
                     Failed(

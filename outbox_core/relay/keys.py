@@ -18,12 +18,14 @@ MAX_HELD_IN_CLAIM: Final = 4000
 _FIRST_STEP: Final = 1
 _STEP_GROWTH: Final = 8
 _MAX_FOLLOWED: Final = 500
+_SOON: Final = 0.5
+"""Waits that end in so many seconds anyway are not worth a second look."""
 
 
 class _Key:
     """Made for almost every row where keys are many, so it is written for speed."""
 
-    __slots__ = ("active", "highest", "in_hand", "queue", "step", "wake")
+    __slots__ = ("active", "firm", "highest", "in_hand", "queue", "step", "wake")
 
     def __init__(self) -> None:
         self.queue: list[Row] = []
@@ -34,6 +36,8 @@ class _Key:
         self.highest = 0
         self.wake: float | None = None
         """When a held key may be followed; None when it is not held."""
+        self.firm = False
+        """Whether it is held for another reason than its first message's own time."""
         self.step = _FIRST_STEP
         """Rows to ask for when the key is followed next."""
 
@@ -61,6 +65,7 @@ class Keys:
         self._keys: dict[KeyId, _Key] = {}
         self._wakes: list[tuple[float, KeyId]] = []
         self._held_count = 0
+        self._turn = 0
 
     def held(self) -> list[KeyId]:
         """The keys a claim is to pass over."""
@@ -87,6 +92,30 @@ class Keys:
             wanted[key_id] = min(self._keys[key_id].step, limit)
             limit -= wanted[key_id]
         return wanted
+
+    def waiting(self, now: float, limit: int) -> list[KeyId]:
+        """Held keys that wait for their first message's time, taken in turn, at most ``limit``."""
+        if not self._held_count:
+            return []
+        found = [
+            key_id
+            for key_id, key in self._keys.items()
+            if key.wake is not None and key.wake > now + _SOON and not key.in_hand and not key.firm
+        ]
+        first = self._turn if self._turn < len(found) else 0
+        self._turn = first + limit
+        return found[first : first + limit]
+
+    def reviewed(self, asked: Iterable[KeyId], found: Mapping[KeyId, Predecessor], now: float) -> None:
+        """The first message of a waiting key was looked at again: it may be due sooner by now, or gone."""
+        for key_id in asked:
+            key = self._keys.get(key_id)
+            if key is None or key.wake is None or key.in_hand or key.firm:
+                continue
+            first = found.get(key_id)
+            wait = 0.0 if first is None else inf if first.wait is None else first.wait
+            if now + wait < key.wake - _SOON:
+                self._hold(key_id, key, now + wait)
 
     def spans(self, grouped: Mapping[KeyId, Sequence[Row]]) -> list[Span]:
         """Where a predecessor of freshly claimed rows may hide: behind what is in hand, before the last of them."""
@@ -168,16 +197,16 @@ class Keys:
         key.active = key.queue.pop(0) if key.queue else None
         return key.active
 
-    def failed(self, row: Row, wake: float) -> list[Row]:
+    def failed(self, row: Row, wake: float, *, firm: bool = False) -> list[Row]:
         """The active row waits until ``wake``, and its key with it, whether it was dispatched or leaves the hand
-        undispatched; the rows of the key to give back."""
+        undispatched; the rows of the key to give back. A ``firm`` wait is not the row's own: it may well be due."""
         key = self._of(row)
         if key is None or row.key_id is None:
             return []
         if key.active is row:
             key.active = None
         key.step = _FIRST_STEP
-        self._hold(row.key_id, key, wake)
+        self._hold(row.key_id, key, wake, firm=firm)
         back, key.queue = key.queue, []
         return back
 
@@ -191,7 +220,8 @@ class Keys:
             return
         if key.wake is not None:
             # Everything asked for went through, or the wait was set before the row left: follow on when it is time.
-            self._hold(row.key_id, key, max(key.wake, now) if key.step == _FIRST_STEP else now)
+            wake = max(key.wake, now) if key.step == _FIRST_STEP else now
+            self._hold(row.key_id, key, wake, firm=key.firm)
         self._forget_if_idle(row.key_id, key)
 
     def _of(self, row: Row) -> _Key | None:
@@ -202,10 +232,11 @@ class Keys:
             key.active = key.queue.pop(0)
             ready.append(key.active)
 
-    def _hold(self, key_id: KeyId, key: _Key, wake: float) -> None:
+    def _hold(self, key_id: KeyId, key: _Key, wake: float, *, firm: bool = False) -> None:
         if key.wake is None:
             self._held_count += 1
         key.wake = wake
+        key.firm = firm
         heapq.heappush(self._wakes, (wake, key_id))
 
     def _free(self, key_id: KeyId, key: _Key) -> None:

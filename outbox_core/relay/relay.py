@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from outbox_core.cleaner import CleanerSettings
 from outbox_core.dispatcher import Dispatcher, as_dispatcher
 from outbox_core.errors import ConfigError, RelayFailed
+from outbox_core.monitor import MonitorSettings
 from outbox_core.observers.logging import LoggingObserver
+from outbox_core.relay.chores import Chores
+from outbox_core.relay.health import Health, HealthLimits, Vitals
 from outbox_core.relay.run import Run
 from outbox_core.relay.settings import RelaySettings
 from outbox_core.relay.state import RelayState
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
+from outbox_core.upkeep import Kept
 
 if TYPE_CHECKING:
     from outbox_core.meta import DispatchedMessage
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
 
 DEFAULT_GRACE: Final = 20.0
 _CLEANER: Final = CleanerSettings()
+_MONITOR: Final = MonitorSettings()
+_LIMITS: Final = HealthLimits()
 _logger: Final = logging.getLogger("outbox_core.relay")
 
 
@@ -42,6 +48,7 @@ class Relay:
     context manager is entered and left with the relay. Settings are those of `RelaySettings`, as keywords. ``connect``
     is passed to ``asyncpg.connect``. ``observers`` are told what happens, beside the log. While the relay runs it also
     deletes what was published longer ago than the ``cleaner``'s retention, 7 days by default; None leaves all of it.
+    Every 15 s, or as ``monitor`` says, it looks at how its tables stand, for its observers and `health`; None: never.
 
     A relay can be started again after it has stopped. It belongs to the event loop it was started on.
     """
@@ -57,14 +64,19 @@ class Relay:
         connect: Mapping[str, Any] | None = None,
         random: Callable[[], float] | None = None,
         cleaner: CleanerSettings | None = _CLEANER,
+        monitor: MonitorSettings | None = _MONITOR,
         **settings: Any,
     ) -> None:
         self.settings = _settings(settings)
         self.tables = _tables(table, tables)
         self._dispatcher = as_dispatcher(dispatcher)
-        self._observers = (LoggingObserver(), *_callables(observers))
+        self._observers = _with_log(_callables(observers))
         self._random = random
-        self._cleaner = cleaner if cleaner is not None and cleaner.enabled else None
+        self._chores = Chores(
+            cleaner if cleaner is not None and cleaner.enabled else None,
+            monitor if monitor is not None and monitor.enabled else None,
+        )
+        self._vitals = Vitals(self.tables, self.settings, None)
         self._make_store = dsn if callable(dsn) else self._postgres(dsn, connect)
         self._run: Run | None = None
         self._task: asyncio.Task[None] | None = None
@@ -73,6 +85,15 @@ class Relay:
     def state(self) -> RelayState:
         """Where the relay is in its life."""
         return RelayState.STOPPED if self._run is None else self._run.state
+
+    def health(self, limits: HealthLimits = _LIMITS) -> Health:
+        """Whether the relay lives, can do its work and keeps up, at once and without asking the database.
+
+        The figures are those of its last look at the tables. For a probe that an orchestrator or a balancer calls.
+        """
+        task = self._task
+        ended = None if task is None or not task.done() or task.cancelled() else task.exception()
+        return self._vitals.health(self.state, ended, limits)
 
     async def start(self) -> None:
         """Start in the background and return once the relay is running; raises what keeps it from starting."""
@@ -168,14 +189,18 @@ class Relay:
             raise ConfigError(
                 f"this relay is already {self._run.state.value}; one object runs once at a time"
             )
+        store, monitor = self._make_store(), self._chores.monitor
+        looks_every = monitor.interval if monitor is not None and isinstance(store, Kept) else None
+        self._vitals = Vitals(self.tables, self.settings, looks_every)
+        self._task = None
         self._run = Run(
             self.tables,
-            self._make_store(),
+            store,
             self.settings,
             self._dispatcher,
-            self._observers,
+            (*self._observers, self._vitals),
             self._random,
-            self._cleaner,
+            self._chores,
         )
         return self._run
 
@@ -189,7 +214,7 @@ class Relay:
                 f"connect must not have {', '.join(sorted(owned))}: set database_timeout instead"
             )
         settings = self.settings
-        size = min(4, 2 + len(self.tables) // 2 + (self._cleaner is not None))
+        size = min(4, 2 + len(self.tables) // 2 + (self._chores.cleaner is not None))
         return lambda: PostgresStore(
             dsn,
             timeout=settings.database_timeout,
@@ -214,6 +239,12 @@ def _callables(observers: Sequence[Observer]) -> Sequence[Observer]:
             "observers must be a sequence of callables that take an event; write observers=[observer]"
         )
     return observers
+
+
+def _with_log(observers: Sequence[Observer]) -> Sequence[Observer]:
+    """The log is always among those who are told; whoever brings one decides how it is written."""
+    logs = any(isinstance(observer, LoggingObserver) for observer in observers)
+    return tuple(observers) if logs else (LoggingObserver(), *observers)
 
 
 def _tables(table: str | TableName | None, tables: Sequence[str | TableName]) -> tuple[TableName, ...]:

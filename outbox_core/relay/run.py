@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 
-from outbox_core.cleaner import Cleaner, CleanerSettings
 from outbox_core.dispatcher import Dispatcher, Managed
 from outbox_core.errors import StorageError, StorageTimeout
 from outbox_core.observer import Observer, Reconnecting, Stopped
@@ -24,9 +23,9 @@ from outbox_core.relay.lane import Lane, lanes_for
 from outbox_core.relay.leaves import Leaf, Leaves
 from outbox_core.relay.opening import opened
 from outbox_core.relay.state import RelayState
-from outbox_core.upkeep import Kept
 
 if TYPE_CHECKING:
+    from outbox_core.relay.chores import Chores
     from outbox_core.relay.settings import RelaySettings
     from outbox_core.store import Store
     from outbox_core.table import TableName
@@ -48,7 +47,7 @@ class Run:
         dispatcher: Dispatcher,
         observers: Sequence[Observer],
         random: Callable[[], float] | None,
-        cleaner: CleanerSettings | None = None,
+        chores: Chores,
     ) -> None:
         self.state = RelayState.STARTING
         self._tables = tables
@@ -58,7 +57,7 @@ class Run:
         self._audience = Audience(observers)
         self._observe = self._audience.tell
         self._random = random or system_random
-        self._cleaner = cleaner
+        self._chores = chores
         self._running = anyio.Event()
         self._stop_asked = anyio.Event()
         self.stopped = anyio.Event()
@@ -275,17 +274,10 @@ class Run:
         async with anyio.create_task_group() as claiming:
             for lane in lanes:
                 claiming.start_soon(lane.claim)
-            for cleaner in self._cleaners():
-                claiming.start_soon(cleaner.run)
+            for chore in self._chores.of(self._store, self._tables, self._observe):
+                claiming.start_soon(chore)
             await self._stop_asked.wait()
             claiming.cancel_scope.cancel()
-
-    def _cleaners(self) -> list[Cleaner]:
-        """One for each table, on the relay's own sessions, where the store can be cleaned."""
-        store, settings = self._store, self._cleaner
-        if settings is None or not isinstance(store, Kept):
-            return []
-        return [Cleaner(store, table, settings, observers=(self._observe,)) for table in self._tables]
 
     def _crashed(self, error: BaseException) -> None:
         self._crash = self._crash or error

@@ -96,7 +96,8 @@ def _storage(table: TableName, found: Relation) -> Iterator[Difference]:
             str(table),
             "an ordinary table",
             kinds[found.kind],
-            f"-- rename it, then `await outbox_core.schema.create(connection, {str(table)!r})` and copy its rows",
+            f"-- rename it, then `outbox schema create --table {table}` or"
+            f" `await outbox_core.schema.create(connection, {str(table)!r})`, and copy its rows",
         )
     elif found.persistence != "p":
         yield Difference(

@@ -135,7 +135,10 @@ def _version(table: TableName, recorded: int | None) -> list[Difference]:
         statement = mend("record_version", table, definition=str(CURRENT_VERSION))
         return [Difference("version", str(table), wanted, "no version recorded", statement)]
     if recorded < CURRENT_VERSION:
-        advice = f"-- await outbox_core.schema.upgrade(connection, {str(table)!r})"
+        advice = (
+            f"-- outbox schema upgrade --table {table}\n"
+            f"-- or in Python: await outbox_core.schema.upgrade(connection, {str(table)!r})"
+        )
         return [Difference("version", str(table), wanted, f"schema version {recorded}", advice)]
     if recorded > CURRENT_VERSION + 1:
         advice = "-- upgrade outbox-core"
@@ -144,5 +147,5 @@ def _version(table: TableName, recorded: int | None) -> list[Difference]:
 
 
 def _unreadable(wanted: str, table: TableName) -> Difference:
-    advice = "-- grant SELECT on it: outbox_core.schema.roles prints the grants"
+    advice = "-- grant SELECT on it: `outbox schema roles` or outbox_core.schema.roles prints the grants"
     return Difference("privilege", str(table), wanted, "not readable by this role", advice, "warning")

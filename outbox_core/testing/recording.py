@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, Unpack
 
 import anyio
 import anyio.lowlevel
 
 from outbox_core.errors import BrokerUnavailable, ConfigError, DispatchTimeout
+from outbox_core.testing.expectation import Conditions, refuse, require, select
+from outbox_core.testing.messages import SeenMessage, of_dispatched
 from outbox_core.topic import TopicPattern
 
 if TYPE_CHECKING:
@@ -107,6 +109,29 @@ class RecordingDispatcher:
         """Undo `go_down`."""
         self._is_down = False
 
+    def published(
+        self, topic: str | TopicPattern = "**", **conditions: Unpack[Conditions]
+    ) -> list[SeenMessage]:
+        """What was acknowledged of a topic pattern, in order; a message delivered twice is there twice."""
+        return select(self._seen(), topic, **conditions)
+
+    def assert_published(
+        self, topic: str | TopicPattern = "**", *, times: int | None = 1, **conditions: Unpack[Conditions]
+    ) -> SeenMessage:
+        """Exactly ``times`` such messages were acknowledged, or any number when it is None; returns the first."""
+        return require(self._seen(), "published", topic, times, **conditions)
+
+    def assert_not_published(
+        self, topic: str | TopicPattern = "**", **conditions: Unpack[Conditions]
+    ) -> None:
+        """No such message was acknowledged; none at all when nothing is said."""
+        refuse(self._seen(), "published", topic, **conditions)
+
+    def clear(self) -> None:
+        """Forget what was received; scripts stay."""
+        self.received.clear()
+        self.acknowledged.clear()
+
     async def wait_for(self, count: int, *, timeout: float = WAIT_SECONDS) -> list[DispatchedMessage]:
         """Wait until so many messages have been acknowledged in all, and return them."""
         with anyio.move_on_after(timeout):
@@ -137,6 +162,9 @@ class RecordingDispatcher:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self.acknowledged)} of {len(self.received)} acknowledged)"
+
+    def _seen(self) -> list[SeenMessage]:
+        return [of_dispatched(message) for message in self.acknowledged]
 
     async def _answer(self) -> None:
         while self._thawed is not None:

@@ -16,7 +16,7 @@ from outbox_core import schema
 from outbox_core.stores.memory import MemoryStore, MemoryTransaction
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
-from outbox_core.testing.contracts.store import Database, StoreContract
+from outbox_core.testing.contracts.store import Database, StoreContract, UpkeepContract
 from tests.services.own_loop import run_async
 from tests.services.postgres import PostgresServer
 
@@ -74,7 +74,7 @@ class PostgresDatabase(Database):
 
 
 @pytest.mark.asyncio
-class TestMemory(StoreContract):
+class TestMemory(StoreContract, UpkeepContract):
     @pytest.fixture
     def database(self) -> MemoryDatabase:
         return MemoryDatabase()
@@ -97,9 +97,10 @@ def prepared(postgres_server: PostgresServer) -> Iterator[str]:
 
 @pytest.mark.store
 @pytest.mark.asyncio
-class TestPostgres(StoreContract):
+class TestPostgres(StoreContract, UpkeepContract):
     @pytest_asyncio.fixture
     async def database(self, prepared: str) -> PostgresDatabase:
         database = PostgresDatabase(prepared)
         await database.execute("DELETE FROM shop.orders_outbox")
+        await database.execute("DELETE FROM shop.orders_outbox_audit")
         return database

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from outbox_core.cleaner import Cleaner, CleanerSettings, Pass
 from outbox_core.dead_letters import Filter
@@ -22,7 +20,7 @@ from outbox_core.stores.postgres.upkeep import PostgresUpkeep
 from outbox_core.table import TableName
 from outbox_core.upkeep import Sweep, Swept
 from tests.integration.relay.bench import QUICK, ignore, until
-from tests.integration.yard import BECAUSE, TABLE, Yard, opened, role
+from tests.integration.yard import BECAUSE, TABLE, Yard, role
 from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import Database
 
@@ -30,12 +28,6 @@ pytestmark = [pytest.mark.store, pytest.mark.asyncio]
 
 MINUTE = CleanerSettings(retention=60)
 BOTH = CleanerSettings(retention=60, dead_retention=60)
-
-
-@pytest_asyncio.fixture
-async def yard(database: Database) -> AsyncIterator[Yard]:
-    async with opened(database) as yard:
-        yield yard
 
 
 @dataclass

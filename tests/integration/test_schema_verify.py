@@ -393,7 +393,10 @@ async def test_versions_around_the_current_one(connection: asyncpg.Connection) -
     assert await schema.require(connection, TABLE) == schema.CURRENT_VERSION
     await connection.execute(set_version, schema.CURRENT_VERSION - 1)
     (difference,) = (await schema.verify(connection, TABLE)).errors
-    assert difference.mend == f"-- await outbox_core.schema.upgrade(connection, {TABLE!r})"
+    assert difference.mend == (
+        f"-- outbox schema upgrade --table {TABLE}\n"
+        f"-- or in Python: await outbox_core.schema.upgrade(connection, {TABLE!r})"
+    )
 
     await connection.execute(set_version, schema.CURRENT_VERSION + 1)
     await connection.execute(f"ALTER TABLE {TABLE} SET (fillfactor = 50); DROP INDEX orders_outbox_tenant")

@@ -11,7 +11,7 @@ from uuid import UUID
 import asyncpg
 
 from outbox_core import TableName, schema
-from outbox_core.dead_letters import DeadLetters
+from outbox_core.dead_letters import DeadLetters, Filter
 from outbox_core.observer import Event
 from outbox_core.stores.postgres.upkeep import PostgresUpkeep
 from tests.services.postgres import Database
@@ -20,6 +20,8 @@ TABLE = "shop.orders_outbox"
 NAME = TableName.parse(TABLE)
 TOPIC = "shop.order.placed.v1"
 NIL = UUID(int=0)
+OTHER = UUID("22222222-2222-2222-2222-222222222222")
+ALL = Filter(topic=TOPIC)
 BECAUSE: dict[str, Any] = {"actor": "ada", "reason": "the consumer is mended"}
 
 _ADD = """
@@ -78,6 +80,20 @@ def state_of(row: asyncpg.Record) -> str:
     if row["published_at"] is not None:
         return "published"
     return "pending" if row["lock_token"] is None else "in_flight"
+
+
+async def mixed(yard: Yard) -> None:
+    """Six dead letters of three topics, two tenants and two errors among messages that are not dead."""
+    await yard.add("dead", 3, topic="shop.order.placed.v1", error="TX.TIMEOUT no answer", age=10_000)
+    await yard.add("dead", 2, topic="shop.order.placed.v2", error="PROVIDER.PERMANENT too large", age=500)
+    await yard.add("dead", 1, topic="shop.invoice.sent.v1", error="TX.TIMEOUT no answer", tenant=OTHER, age=5)
+    await yard.add("published", 7)
+    await yard.add("pending", 7)
+
+
+async def replays(yard: Yard) -> dict[int, int]:
+    """How many rows have been replayed how often."""
+    return dict(Counter(row["replays"] for row in (await yard.rows()).values()))
 
 
 @asynccontextmanager

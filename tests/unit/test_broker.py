@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
 from outbox_core.adapter.broker import BrokerDispatcher
 from outbox_core.adapter.link import Blocked, Lost
-from outbox_core.adapter.pipeline import Undecided
+from outbox_core.adapter.pipeline import OPEN, Confirmations, Undecided, publish_each
+from outbox_core.dispatcher import Outcome
 from outbox_core.errors import (
     BrokerRefused,
     BrokerUnavailable,
@@ -75,8 +76,10 @@ class Dispatcher(BrokerDispatcher[Client]):
 
     async def accept(self, client: Client, message: DispatchedMessage) -> None: ...
 
-    async def publish(self, client: Client, message: DispatchedMessage, /) -> None:
-        await self.on_publish(client, message)
+    async def publish_window(
+        self, client: Client, messages: Sequence[DispatchedMessage], outcomes: list[Outcome], /
+    ) -> None:
+        await publish_each(lambda message: self.on_publish(client, message), messages, outcomes)
 
     async def ping(self, client: Client, /) -> None:
         await self.on_ping()
@@ -274,3 +277,67 @@ async def test_a_blocked_broker_does_not_cost_the_client(connector: Connector) -
         await dispatcher.dispatch(sample("a"))
 
     assert len(connector.clients) == 2
+
+
+async def test_the_last_of_several_who_have_it_open_closes_it(connector: Connector) -> None:
+    dispatcher = Dispatcher(connector)
+    async with dispatcher:
+        async with dispatcher:
+            await dispatcher.dispatch(sample("a"))
+        await dispatcher.dispatch(sample("a"))
+        assert [client.ended for client in connector.clients] == [[]]
+
+    assert [client.ended for client in connector.clients] == [["close", "abort"]]
+    with pytest.raises(BrokerUnavailable, match="is not open"):
+        await dispatcher.dispatch(sample("a"))
+
+
+async def test_who_is_refused_at_opening_does_not_close_it_for_the_others(connector: Connector) -> None:
+    async def refuse() -> None:
+        raise BrokerRefused("no")
+
+    async with Dispatcher(connector) as dispatcher:
+        connector.clients[0].usable = False
+        connector.connecting = refuse
+        with pytest.raises(BrokerRefused):
+            await dispatcher.__aenter__()
+        connector.connecting = connector.at_once
+        await dispatcher.dispatch(sample("a"))
+
+
+async def test_what_a_window_raises_is_the_outcome_of_those_without_one(connector: Connector) -> None:
+    error = ProviderError("half of it")
+
+    class Halfway(Dispatcher):
+        async def publish_window(
+            self, client: Client, messages: Sequence[DispatchedMessage], outcomes: list[Outcome], /
+        ) -> None:
+            outcomes[0] = None
+            raise error
+
+    async with Halfway(connector) as dispatcher:
+        assert await dispatcher.dispatch_many(samples("a", 2), deadline=deadline(1)) == [None, error]
+
+
+async def test_confirmations_that_have_not_come_are_cancelled_and_the_others_count() -> None:
+    loop = asyncio.get_running_loop()
+    come, failed, late = (loop.create_future() for _ in range(3))
+    come.set_result("stored")
+    failed.set_exception(ProviderError("nack"))
+    outcomes: list[Outcome] = [OPEN, OPEN, OPEN]
+
+    async def wait() -> None:
+        with Confirmations[str](outcomes, lambda _, future: future.exception()) as sent:
+            for place, future in enumerate((come, failed, late)):
+                sent[place] = future
+            await sent.wait()
+
+    task = asyncio.create_task(wait())
+    await asyncio.wait([task], timeout=0.05)
+    task.cancel()
+    await asyncio.wait([task])
+
+    assert outcomes[0] is None
+    assert isinstance(outcomes[1], ProviderError)
+    assert outcomes[2] is OPEN
+    assert late.cancelled()

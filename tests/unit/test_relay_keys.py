@@ -109,6 +109,45 @@ def test_a_key_that_succeeds_is_followed_by_more_and_more() -> None:
     assert asked == [1, 8, 500, 500]
 
 
+def held_until(wake: float, *, firm: bool = False) -> Keys:
+    keys, head = Keys(), row(1)
+    admit(keys, head)
+    keys.failed(head, wake, firm=firm)
+    keys.resolved(head, 0.0)
+    return keys
+
+
+def test_a_key_whose_first_message_is_due_sooner_than_it_was_is_followed_sooner() -> None:
+    keys = held_until(100.0)
+    assert keys.waiting(0.0, 10) == [(NIL, "k")]
+    keys.reviewed([(NIL, "k")], {(NIL, "k"): Predecessor(1, 99.9)}, 0.0)
+    assert keys.next_wake() == 100.0
+    keys.reviewed([(NIL, "k")], {(NIL, "k"): Predecessor(1, 5.0)}, 2.0)
+    assert keys.next_wake() == 7.0
+    keys.reviewed([(NIL, "k")], {(NIL, "k"): Predecessor(1, None)}, 2.0)
+    assert keys.next_wake() == 7.0
+    keys.reviewed([(NIL, "k")], {}, 3.0)
+    assert keys.due(3.0, 10) == {(NIL, "k"): 1}
+
+
+def test_a_key_that_waits_for_its_destination_is_not_looked_at_again() -> None:
+    keys = held_until(100.0, firm=True)
+    assert keys.waiting(0.0, 10) == []
+    keys.reviewed([(NIL, "k")], {}, 0.0)
+    assert keys.next_wake() == 100.0
+
+
+def test_waiting_keys_are_looked_at_in_turn() -> None:
+    keys = Keys()
+    for number in range(5):
+        head = row(number + 1, str(number))
+        admit(keys, head)
+        keys.failed(head, 100.0)
+        keys.resolved(head, 0.0)
+    asked = [[key for _, key in keys.waiting(0.0, 2)] for _ in range(4)]
+    assert asked == [["0", "1"], ["2", "3"], ["4"], ["0", "1"]]
+
+
 def test_where_a_predecessor_may_hide() -> None:
     keys, first = Keys(), row(3)
     assert keys.spans(by_key([row(4), row(9), row(2, None)])) == [Span((NIL, "k"), 0, 9)]

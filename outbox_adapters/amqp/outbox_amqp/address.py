@@ -11,6 +11,7 @@ from outbox_core.errors import InvalidUrl
 from outbox_core.url import DispatcherUrl
 
 SCHEMES: Final = ("amqp", "amqps")
+GUEST: Final = "guest"
 DEFAULT_PORTS: Final = {"amqp": 5672, "amqps": 5671}
 
 
@@ -18,10 +19,12 @@ DEFAULT_PORTS: Final = {"amqp": 5672, "amqps": 5671}
 class AmqpAddress:
     """``amqp://[user:password@]host[:port][/vhost][?exchange=…&cloud_events=…]``; ``amqps`` speaks TLS.
 
-    The port defaults to 5672, with TLS to 5671. Without a path the virtual host is ``/``; inside a virtual host's
-    name a slash is written ``%2F``. ``exchange`` is where messages are published, by default the broker's default
-    exchange, which routes to the queue named like the routing key. A cluster is reached through one of its nodes or a
-    load balancer: the client takes a single host. ``cloud_events`` is ``binary`` or ``structured``.
+    The port defaults to 5672, with TLS to 5671. The user ``guest``, which brokers let in from their own machine, has
+    the password ``guest`` unless another is given; without any user the client logs in as that one. Without a path the
+    virtual host is ``/``; inside a virtual host's name a slash is written ``%2F``. ``exchange`` is where messages are
+    published, by default the broker's default exchange, which routes to the queue named like the routing key. A
+    cluster is reached through one of its nodes or a load balancer: the client takes a single host. ``cloud_events`` is
+    ``binary`` or ``structured``.
     """
 
     server: str
@@ -35,20 +38,18 @@ class AmqpAddress:
     @classmethod
     def parse(cls, value: str | DispatcherUrl) -> AmqpAddress:
         """Read a URL; `outbox_core.errors.InvalidUrl` says what is wrong with it, never showing the password."""
-        url = DispatcherUrl.parse(value, schemes=SCHEMES, bare=SCHEMES[0])
+        url = DispatcherUrl.parse(value, schemes=SCHEMES, bare=SCHEMES[0], port=DEFAULT_PORTS[SCHEMES[0]])
         options = url.take("exchange", "cloud_events")
         host, *others = url.hosts
         if others:
             raise InvalidUrl(
                 url.scheme, f"it names {len(url.hosts)} hosts and the AMQP client takes exactly one"
             )
-        if url.username is not None and url.password is None:
-            raise InvalidUrl(url.scheme, "the user name has no password; write user:password@host")
         return cls(
             server=host.address(DEFAULT_PORTS[url.scheme]),
             tls=url.scheme == "amqps",
             username=url.username,
-            password=url.password,
+            password=_password(url),
             virtual_host=url.path or "/",
             exchange=options.get("exchange", ""),
             cloud_events=CloudEvents.from_option(url.scheme, options.get("cloud_events")),
@@ -67,3 +68,14 @@ class AmqpAddress:
         if self.username is not None and self.password is not None:
             credentials = f"{quote(self.username, safe='')}:{quote(self.password, safe='')}@"
         return {"url": f"{scheme}://{credentials}{self.server}/{quote(self.virtual_host, safe='')}"}
+
+
+def _password(url: DispatcherUrl) -> str | None:
+    if url.username is None or url.password is not None:
+        return url.password
+    if url.username != GUEST:
+        raise InvalidUrl(
+            url.scheme,
+            f"the user name has no password; write user:password@host (only {GUEST!r} has a usual one)",
+        )
+    return GUEST

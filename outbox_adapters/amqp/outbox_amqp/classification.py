@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 # What aiormq makes of a broker that closes the connection when the virtual host is named.
 _REFUSAL: Final = re.compile(r"Connection\.OpenOk\b.* got .*Connection\.Close\b")
 
+_HUNG_UP: Final = re.compile("unexpectedly closed")
+
 
 def classify(error: Exception, destination: AmqpDestination, *, connected: bool) -> OutboxError | Undecided:
     """The outcome of a publish that raised. A broker that refuses one message closes the channel on all of them."""
@@ -74,7 +76,13 @@ def unavailable(error: BaseException | None, where: str = "the AMQP broker") -> 
     ):
         return BrokerRefused(f"the certificate of {where} is not trusted: {_text(error)}")
     if isinstance(error, IncompatibleProtocolError | InvalidFrameError):
-        return BrokerUnavailable(f"what answers at {where} does not speak AMQP 0-9-1")
+        return BrokerUnavailable(
+            f"{where} cannot be used: something other than an AMQP 0-9-1 broker answers there"
+        )
+    if isinstance(error, AMQPConnectionError) and _HUNG_UP.search(str(error)) is not None:
+        return BrokerUnavailable(
+            f"{where} hung up: it is ending, or something other than an AMQP 0-9-1 broker answers there"
+        )
     if isinstance(error, ConnectionResourceError):
         return BrokerUnavailable(f"{where} is out of resources: {_text(error)}")
     if error is None or isinstance(error, AMQPConnectionError | OSError):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import aiormq.connection
 from aio_pika import Connection
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from yarl import URL
 
     from outbox_amqp.address import AmqpAddress
+    from outbox_amqp.placement import AmqpDestination, Placed
     from outbox_core.adapter.link import Lost
 
 KNOWN_OPTIONS: Final = frozenset(
@@ -44,6 +44,9 @@ OWNED_OPTIONS: Final[Mapping[str, str]] = {
 HEARTBEAT_SECONDS: Final = 10
 """A dead peer is noticed after 33 seconds; with aiormq's own default of 60 it would be 183."""
 
+_GATHERED_WRITES: Final = 64
+_QUIET_TURNS: Final = 3
+
 
 class Session:
     """A connection and a channel on it whose every publish is confirmed by the broker or returned."""
@@ -55,7 +58,7 @@ class Session:
         self.channel = channel
         self.underlay = underlay
         self.wires = wires
-        self._in_flight: dict[str, asyncio.Event] = {}
+        self._in_flight: dict[str, asyncio.Task[None]] = {}
         self._was_blocked = False
 
     @property
@@ -79,20 +82,27 @@ class Session:
         transport: Any = self.connection.transport
         return not self.connection.is_closed and transport is not None and not transport.connection.is_closed
 
-    @asynccontextmanager
-    async def alone(self, message_id: str) -> AsyncGenerator[None]:
-        """Wait until no other message of this id is on the channel.
+    async def publish(self, destination: AmqpDestination, placed: Placed) -> object:
+        """What the broker said to a message, once no other one of its id is on the channel.
 
         aiormq finds the message that was returned by its id: of two, it would take the wrong one for delivered.
         """
+        message_id = placed.message_id
         while (other := self._in_flight.get(message_id)) is not None:
-            await other.wait()
-        ended = self._in_flight[message_id] = asyncio.Event()
+            await asyncio.wait((other,))
+        task = self._in_flight[message_id] = cast("asyncio.Task[None]", asyncio.current_task())
         try:
-            yield
+            return await self.underlay.basic_publish(
+                placed.body,
+                exchange=destination.exchange,
+                routing_key=destination.routing_key,
+                properties=placed.properties,
+                mandatory=True,
+                wait=False,  # for the socket; the confirmation is waited for all the same
+            )
         finally:
-            del self._in_flight[message_id]
-            ended.set()
+            if self._in_flight.get(message_id) is task:
+                del self._in_flight[message_id]
 
 
 class Wires(aiormq.connection.TransportFactory):
@@ -106,11 +116,62 @@ class Wires(aiormq.connection.TransportFactory):
 
     async def create(self, url: URL, **kwargs: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader, self._writer = await self._factory.create(url, **kwargs)
-        return reader, self._writer
+        return reader, cast("asyncio.StreamWriter", GatheringWriter(self._writer))
 
     def cut(self) -> None:
         if self._writer is not None:
             self._writer.transport.abort()
+
+
+class GatheringWriter:
+    """A stream writer that sends together what is written in close succession.
+
+    aiormq writes one message in each turn of the event loop, and each would be a call of the operating system. Here
+    they wait until a few turns have brought no more, which on an idle loop is a matter of microseconds.
+    """
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self._written: list[bytes] = []
+        self._quiet_turns = 0
+        self._looks = False
+
+    def write(self, data: bytes) -> None:
+        self._written.append(data)
+        self._quiet_turns = 0
+        if len(self._written) >= _GATHERED_WRITES:
+            self._send()
+        elif not self._looks:
+            self._looks = True
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        self._quiet_turns += 1
+        if self._written and self._quiet_turns <= _QUIET_TURNS:
+            asyncio.get_running_loop().call_soon(self._look)
+        else:
+            self._looks = False
+            self._send()
+
+    async def drain(self) -> None:
+        self._send()
+        await self._writer.drain()
+
+    def write_eof(self) -> None:
+        self._send()
+        self._writer.write_eof()
+
+    def close(self) -> None:
+        self._send()
+        self._writer.close()
+
+    def _send(self) -> None:
+        if self._written:
+            self._writer.write(b"".join(self._written))
+            self._written.clear()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
 
 
 class AmqpConnector:
@@ -204,6 +265,22 @@ async def ping(session: Session) -> None:
     channel = session.connection.channel(publisher_confirms=False)
     await channel.initialize()
     await channel.close()
+
+
+async def look_for(session: Session, exchange: str, queue: str) -> None:
+    """Raise when there is no such exchange, or no such queue where the exchange is the default one.
+
+    On a channel of its own: the broker closes it when it says no.
+    """
+    channel = session.connection.channel(publisher_confirms=False)
+    await channel.initialize()
+    try:
+        if exchange:
+            await channel.get_exchange(exchange, ensure=True)
+        else:
+            await channel.get_queue(queue, ensure=True)
+    finally:
+        await channel.close()
 
 
 async def _clean_up(connection: Connection, wires: Wires) -> None:

@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
+from aio_pika import Connection
 from aiormq import spec
 
 from outbox_amqp.address import AmqpAddress
 from outbox_amqp.classification import classify, unavailable
-from outbox_amqp.client import KNOWN_OPTIONS, OWNED_OPTIONS, AmqpConnector, GivenConnection, Session, ping
+from outbox_amqp.client import (
+    KNOWN_OPTIONS,
+    OWNED_OPTIONS,
+    AmqpConnector,
+    GivenConnection,
+    Session,
+    look_for,
+    ping,
+)
 from outbox_amqp.placement import AmqpDestination, check_destination, place
+from outbox_core.adapter.arguments import instance, optional_text
 from outbox_core.adapter.broker import CLOSE_TIMEOUT, CONNECT_TIMEOUT, TIMEOUT, BrokerDispatcher
 from outbox_core.adapter.client_logs import cap_at_info
 from outbox_core.adapter.client_options import checked_options, exactly_one
+from outbox_core.adapter.cloud_events import CloudEvents
 from outbox_core.adapter.destination import DestinationMap, Destinations
 from outbox_core.adapter.link import Blocked
+from outbox_core.adapter.pipeline import publish_each
 from outbox_core.errors import OutboxError, ProviderError
 
 if TYPE_CHECKING:
-    from aio_pika.abc import AbstractConnection
-
-    from outbox_core.adapter.cloud_events import CloudEvents
     from outbox_core.adapter.link import Connector
+    from outbox_core.dispatcher import Outcome
     from outbox_core.message import DispatchedMessage
     from outbox_core.url import DispatcherUrl
 
@@ -48,11 +59,11 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
         self,
         url: str | DispatcherUrl | AmqpAddress | None = None,
         *,
-        client: AbstractConnection | None = None,
+        client: Connection | None = None,
         exchange: str | None = None,
         destinations: DestinationMap[str | tuple[str, str]] | None = None,
         default_destination: str | tuple[str, str] | None = None,
-        cloud_events: CloudEvents | None = None,
+        cloud_events: CloudEvents | Literal["binary", "structured"] | None = None,
         name: str | None = None,
         timeout: float = TIMEOUT,
         connect_timeout: float = CONNECT_TIMEOUT,
@@ -61,29 +72,30 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
     ) -> None:
         exactly_one(url=url, client=client, options=client_options)
         options = checked_options(client_options, known=KNOWN_OPTIONS, owned=OWNED_OPTIONS)
+        events = CloudEvents.of(cloud_events)
+        usual = optional_text("exchange", exchange, may_be_empty=True)
         connector: Connector[Session]
         if client is not None:
-            connector, default_name = GivenConnection(client), "amqp"
+            connector, default_name = GivenConnection(instance("client", client, Connection)), "amqp"
         else:
             address = url if isinstance(url, AmqpAddress) else AmqpAddress.parse(url or "")
-            exchange = address.exchange if exchange is None else exchange
-            cloud_events = cloud_events or address.cloud_events
+            usual = address.exchange if usual is None else usual
+            events = events or address.cloud_events
             connector, default_name = AmqpConnector(address, options), address.name
         super().__init__(
-            name or default_name,
+            optional_text("name", name) or default_name,
             connector,
             timeout=timeout,
             connect_timeout=connect_timeout,
             close_timeout=close_timeout,
         )
         cap_at_info("aio_pika.exchange", "aiormq.connection", "aiormq.channel")
-        usual = exchange or ""
-        self._cloud_events = cloud_events
+        self._cloud_events = events
         self._destinations: Destinations[AmqpDestination] = Destinations(
             destinations,
             default=default_destination,
             of_topic=str,
-            check=lambda value: check_destination(value, usual),
+            check=lambda value: check_destination(value, usual or ""),
         )
 
     @classmethod
@@ -91,28 +103,33 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
         """A dispatcher with everything but what the URL says at its default."""
         return cls(url=url)
 
-    async def publish(self, client: Session, message: DispatchedMessage, /) -> None:
+    async def publish_window(
+        self, client: Session, messages: Sequence[DispatchedMessage], outcomes: list[Outcome], /
+    ) -> None:
+        await publish_each(partial(self._publish, client), messages, outcomes)
+
+    async def _publish(self, client: Session, message: DispatchedMessage) -> None:
         destination = self._destinations.of(message.meta.topic)
         placed = place(message, self._cloud_events)
         _check_blocked(client)
         try:
-            async with client.alone(str(message.meta.event_id)):
-                confirmation: object = await client.underlay.basic_publish(
-                    placed.body,
-                    exchange=destination.exchange,
-                    routing_key=destination.routing_key,
-                    properties=placed.properties,
-                    mandatory=True,
-                    wait=False,  # for the socket; the confirmation is waited for all the same
-                )
+            confirmation = await client.publish(destination, placed)
         except asyncio.CancelledError:
             _check_blocked(client)
             raise
-        except Exception as error:
+        except Exception as error:  # whatever the client raises is an outcome
             # Not chained: aiormq's errors hold the returned message, with its body.
             raise classify(error, destination, connected=client.is_connected) from None
         if not isinstance(confirmation, spec.Basic.Ack):
             raise ProviderError(f"the broker did not confirm the message: {destination}")
+
+    async def look_for(self, topic: str, client: Session, /) -> None:
+        """Whether there is the exchange, or, on the default one, the queue. Bindings cannot be asked for."""
+        destination = self._destinations.of(topic)
+        try:
+            await look_for(client, destination.exchange, destination.routing_key)
+        except Exception as error:
+            raise classify(error, destination, connected=client.is_connected) from None
 
     async def ping(self, client: Session, /) -> None:
         _check_blocked(client)

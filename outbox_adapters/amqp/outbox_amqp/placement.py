@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from aio_pika import DeliveryMode, Message
+from aio_pika import DeliveryMode
+from aiormq import spec
 
+from outbox_core.adapter.destination import InvalidDestination
 from outbox_core.adapter.wire import Dialect, from_wire, to_wire
-from outbox_core.headers import CONTENT_TYPE
+from outbox_core.headers import CONTENT_TYPE, EVENT_ID
 
 if TYPE_CHECKING:
     from aio_pika.abc import AbstractMessage
+    from pamqp.common import FieldValue
 
     from outbox_core.adapter.cloud_events import CloudEvents
     from outbox_core.message import DispatchedMessage
@@ -35,19 +38,28 @@ class AmqpDestination(NamedTuple):
         return f"exchange {self.exchange!r}, routing key {self.routing_key!r}"
 
 
-def place(message: DispatchedMessage, events: CloudEvents | None) -> Message:
+class Placed(NamedTuple):
+    """A message as aiormq takes it."""
+
+    message_id: str
+    properties: spec.Basic.Properties
+    body: bytes
+
+
+def place(message: DispatchedMessage, events: CloudEvents | None) -> Placed:
     """The properties, the headers and the body; persistent."""
     wire = to_wire(message, events, DIALECT)
     meta = message.meta
-    return Message(
-        wire.body,
-        headers=dict(wire.headers),
+    message_id = wire.headers[EVENT_ID]
+    properties = spec.Basic.Properties(
+        headers=cast("dict[str, FieldValue]", wire.headers),
         content_type=wire.content_type,
-        delivery_mode=DeliveryMode.PERSISTENT,
-        message_id=str(meta.event_id),
+        delivery_mode=DeliveryMode.PERSISTENT.value,
+        message_id=message_id,
         timestamp=meta.created_at,
-        type=meta.topic,
+        message_type=meta.topic,
     )
+    return Placed(message_id, properties, wire.body)
 
 
 def from_message(message: AbstractMessage) -> DispatchedMessage:
@@ -67,22 +79,24 @@ def from_message(message: AbstractMessage) -> DispatchedMessage:
 
 
 def check_destination(value: object, exchange: str) -> AmqpDestination:
-    """A routing key on the given exchange, or a pair of exchange and routing key; a `ValueError` for anything else."""
+    """A routing key on the given exchange, or a pair of exchange and routing key. Raises `InvalidDestination`."""
     if isinstance(value, str):
         value = (exchange, value)
     if not isinstance(value, tuple):
-        raise ValueError(f"expected a routing key or (exchange, routing key), got {type(value).__name__}")  # noqa: TRY004
+        raise InvalidDestination(
+            f"expected a routing key or (exchange, routing key), got {type(value).__name__}"
+        )
     parts = cast("tuple[object, ...]", value)
     if len(parts) != 2:
-        raise ValueError(f"expected (exchange, routing key), got a tuple of {len(parts)}")
+        raise InvalidDestination(f"expected (exchange, routing key), got a tuple of {len(parts)}")
     for what, part in zip(("the exchange", "the routing key"), parts, strict=True):
         if not isinstance(part, str):
-            raise ValueError(f"{what} must be a str, got {type(part).__name__}")  # noqa: TRY004
+            raise InvalidDestination(f"{what} must be a str, got {type(part).__name__}")
         if len(part.encode("utf-8", "replace")) > MAX_NAME_BYTES:
-            raise ValueError(f"{what} has more than {MAX_NAME_BYTES} bytes")
+            raise InvalidDestination(f"{what} has more than {MAX_NAME_BYTES} bytes")
         if not part.isprintable():
-            raise ValueError(f"{what} has a character that cannot be printed")
+            raise InvalidDestination(f"{what} has a character that cannot be printed")
     destination = AmqpDestination(str(parts[0]), str(parts[1]))
     if not destination.exchange and not destination.routing_key:
-        raise ValueError("on the default exchange the routing key names a queue, and it is empty")
+        raise InvalidDestination("on the default exchange the routing key names a queue, and it is empty")
     return destination

@@ -35,7 +35,7 @@ class KafkaAddress:
     @classmethod
     def parse(cls, value: str | DispatcherUrl) -> KafkaAddress:
         """Read a URL; `outbox_core.errors.InvalidUrl` says what is wrong with it, never showing the password."""
-        url = DispatcherUrl.parse(value, schemes=SCHEMES, bare=SCHEMES[0])
+        url = DispatcherUrl.parse(value, schemes=SCHEMES, bare=SCHEMES[0], port=DEFAULT_PORT)
         options = url.take("client_id", "sasl_mechanism", "cloud_events")
         if url.path:
             raise InvalidUrl(

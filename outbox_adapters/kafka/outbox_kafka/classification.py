@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from typing import Final
 
 from aiokafka import errors
+from aiokafka.structs import RecordMetadata
 
 from outbox_core.adapter.pipeline import Undecided
 from outbox_core.errors import (
@@ -48,6 +50,10 @@ _ELECTION: Final = (
 )
 
 
+class NotKafka(Exception):
+    """Raised when a server takes the connection and hangs up instead of answering as a Kafka broker does."""
+
+
 def classify_sending(error: Exception, topic: str) -> OutboxError:
     """The outcome of a message that the client did not take: nothing was sent."""
     if isinstance(error, _TOO_LARGE):
@@ -55,7 +61,19 @@ def classify_sending(error: Exception, topic: str) -> OutboxError:
     return _common(error, topic)
 
 
-def classify_delivery(error: Exception, topic: str) -> OutboxError | Undecided:
+def delivery(future: asyncio.Future[object], topic: str) -> OutboxError | Undecided | None:
+    """The outcome of a message that the client took, from what it said in the end."""
+    error = future.exception()
+    if error is not None:
+        outcome = _undelivered(error, topic)
+        outcome.__cause__ = error
+        return outcome
+    if not isinstance(future.result(), RecordMetadata):
+        return ProviderError(f"the broker did not say where in the topic {topic!r} it stored the message")
+    return None
+
+
+def _undelivered(error: BaseException, topic: str) -> OutboxError | Undecided:
     """The outcome of a message that the broker did not take. What it says holds for a whole batch of messages."""
     if isinstance(error, _TOO_LARGE):
         return Undecided(
@@ -79,10 +97,15 @@ def unavailable(error: BaseException | None, where: str = "the Kafka cluster") -
         return BrokerRefused(f"{where} refused the login: {_text(error)}")
     if isinstance(error, ssl.SSLCertVerificationError):
         return BrokerRefused(f"the certificate of {where} is not trusted: {_text(error)}")
+    if isinstance(error, NotKafka):
+        return BrokerUnavailable(
+            f"{where} cannot be used: whoever answers there hangs up; it wants TLS or a login,"
+            " or it is something other than a Kafka broker"
+        )
     return BrokerUnavailable(f"{where} cannot be reached: {_text(error)}")
 
 
-def _common(error: Exception, topic: str) -> ProviderError | DispatchTimeout:
+def _common(error: BaseException, topic: str) -> ProviderError | DispatchTimeout:
     if isinstance(error, errors.UnknownTopicOrPartitionError):
         return unknown_topic(topic)
     if isinstance(error, errors.InvalidTopicError):
@@ -109,4 +132,5 @@ def _text(error: BaseException | None) -> str:
         return "the connection was closed"
     if isinstance(error, TimeoutError):
         return "it did not answer in time"
-    return f"{type(error).__name__} {error}".rstrip()
+    text, name = str(error), type(error).__name__
+    return text if text.startswith(name) else f"{name} {text}".rstrip()

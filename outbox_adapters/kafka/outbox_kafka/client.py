@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaConnectionError, NodeNotReadyError, ProducerClo
 from aiokafka.protocol.metadata import MetadataRequest
 
 from outbox_core.errors import ConfigError
-from outbox_kafka.classification import unavailable, unknown_topic
+from outbox_kafka.classification import NotKafka, classify_sending, unavailable, unknown_topic
 
 if TYPE_CHECKING:
     from outbox_core.adapter.link import Lost
@@ -84,9 +84,17 @@ class Session:
             async with asyncio.timeout(METADATA_SECONDS):
                 await self.producer.partitions_for(topic)
         except TimeoutError:
-            await ping(self.producer)  # when nobody answers, it is not for want of the topic
+            await self._answer(topic)  # when nobody answers, it is not for want of the topic
             self._missing[topic] = time.monotonic() + REMEMBERED_SECONDS
             raise unknown_topic(topic) from None
+        except Exception as error:  # whatever the client raises is an outcome
+            raise classify_sending(error, topic) from error
+
+    async def _answer(self, topic: str) -> None:
+        try:
+            await ping(self.producer)
+        except Exception as error:  # whatever the client raises is an outcome
+            raise classify_sending(error, topic) from error
 
 
 class KafkaConnector:
@@ -174,7 +182,8 @@ async def ping(producer: Any) -> None:
 async def _reason(arguments: Mapping[str, Any], error: Exception) -> Exception:
     """Why a producer could not start: it tells its log, and raises the same error whatever the reason.
 
-    A broker that refuses a login may close the connection before it has said so, hence more than one try.
+    A broker that refuses a login may close the connection before it has said so, hence more than one try. Whoever
+    takes the connection each time and hangs up is no broker, or not one for this client.
     """
     names = inspect.signature(AIOKafkaConnection).parameters
     options: dict[str, Any] = {"sasl_mechanism": "PLAIN"}
@@ -189,10 +198,10 @@ async def _reason(arguments: Mapping[str, Any], error: Exception) -> Exception:
         except Exception as reason:  # whatever it is, it is what there is to tell
             return reason
         else:
-            break
+            return error
         finally:
             connection.close()
-    return error
+    return NotKafka()
 
 
 async def _clean_up(session: Session) -> None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
-from aiokafka.structs import RecordMetadata
+import anyio
+from aiokafka import AIOKafkaProducer
 
+from outbox_core.adapter.arguments import flag, instance, optional_text
 from outbox_core.adapter.broker import CLOSE_TIMEOUT, CONNECT_TIMEOUT, TIMEOUT, BrokerDispatcher
 from outbox_core.adapter.client_logs import cap_at_info
 from outbox_core.adapter.client_options import checked_options, exactly_one
+from outbox_core.adapter.cloud_events import CloudEvents
 from outbox_core.adapter.destination import DestinationMap, Destinations
 from outbox_core.adapter.link import Given
-from outbox_core.errors import OutboxError, ProviderError
+from outbox_core.adapter.pipeline import Confirmations
+from outbox_core.errors import OutboxError, PermanentError
 from outbox_kafka.address import KafkaAddress
-from outbox_kafka.classification import classify_delivery, classify_sending, unavailable
+from outbox_kafka.classification import classify_sending, delivery, unavailable
 from outbox_kafka.client import (
     KNOWN_OPTIONS,
     OWNED_OPTIONS,
@@ -27,10 +32,8 @@ from outbox_kafka.client import (
 from outbox_kafka.placement import check_topic_name, place
 
 if TYPE_CHECKING:
-    from aiokafka import AIOKafkaProducer
-
-    from outbox_core.adapter.cloud_events import CloudEvents
     from outbox_core.adapter.link import Connector
+    from outbox_core.dispatcher import Outcome
     from outbox_core.message import DispatchedMessage
     from outbox_core.url import DispatcherUrl
 
@@ -57,7 +60,7 @@ class KafkaDispatcher(BrokerDispatcher[Session]):
         key_by_event_id: bool = False,
         destinations: DestinationMap[str] | None = None,
         default_destination: str | None = None,
-        cloud_events: CloudEvents | None = None,
+        cloud_events: CloudEvents | Literal["binary", "structured"] | None = None,
         name: str | None = None,
         timeout: float = TIMEOUT,
         connect_timeout: float = CONNECT_TIMEOUT,
@@ -66,23 +69,27 @@ class KafkaDispatcher(BrokerDispatcher[Session]):
     ) -> None:
         exactly_one(url=url, client=client, options=client_options)
         options = checked_options(client_options, known=KNOWN_OPTIONS, owned=OWNED_OPTIONS)
+        events = CloudEvents.of(cloud_events)
         connector: Connector[Session]
         if client is not None:
-            connector, default_name = Given(check_given(client), is_usable, "Kafka producer"), "kafka"
+            connector, default_name = (
+                Given(check_given(instance("client", client, AIOKafkaProducer)), is_usable, "Kafka producer"),
+                "kafka",
+            )
         else:
             address = url if isinstance(url, KafkaAddress) else KafkaAddress.parse(url or "")
-            cloud_events = cloud_events or address.cloud_events
+            events = events or address.cloud_events
             connector, default_name = KafkaConnector(address, options), address.name
         super().__init__(
-            name or default_name,
+            optional_text("name", name) or default_name,
             connector,
             timeout=timeout,
             connect_timeout=connect_timeout,
             close_timeout=close_timeout,
         )
         cap_at_info("aiokafka.conn", "aiokafka.producer.producer")
-        self._key_by_event_id = key_by_event_id
-        self._cloud_events = cloud_events
+        self._key_by_event_id = flag("key_by_event_id", key_by_event_id)
+        self._cloud_events = events
         self._destinations = Destinations(
             destinations, default=default_destination, of_topic=str, check=check_topic_name
         )
@@ -92,24 +99,61 @@ class KafkaDispatcher(BrokerDispatcher[Session]):
         """A dispatcher with everything but what the URL says at its default."""
         return cls(url=url)
 
-    async def publish(self, client: Session, message: DispatchedMessage, /) -> None:
-        topic = self._destinations.of(message.meta.topic)
+    async def publish_window(
+        self, client: Session, messages: Sequence[DispatchedMessage], outcomes: list[Outcome], /
+    ) -> None:
+        by_topic: dict[str, list[int]] = {}
+        for at, message in enumerate(messages):
+            try:
+                by_topic.setdefault(self._destinations.of(message.meta.topic), []).append(at)
+            except OutboxError as error:
+                outcomes[at] = error
+        # A topic that is looked for, or whose leader is away, holds up its own messages alone.
+        async with anyio.create_task_group() as topics:
+            for topic, places in by_topic.items():
+                window = {place: messages[place] for place in places}
+                topics.start_soon(self._publish_to, client, topic, window, outcomes)
+
+    async def _publish_to(
+        self, client: Session, topic: str, window: Mapping[int, DispatchedMessage], outcomes: list[Outcome]
+    ) -> None:
+        """One after another: of many that ask at once for room in a batch, aiokafka lets each wait by a timer."""
+        waiting = iter(window.items())
+        with Confirmations[object](outcomes, lambda _, future: delivery(future, topic)) as sent:
+            try:
+                await client.find(topic)
+                for place, message in waiting:
+                    try:
+                        sent[place] = await self._send(client, topic, message)
+                    except PermanentError as error:
+                        outcomes[place] = error
+                    except OutboxError as error:
+                        outcomes[place] = error
+                        raise
+            except OutboxError as error:  # the topic's or the broker's: those behind it would fare no better
+                for place, _ in waiting:
+                    outcomes[place] = error
+            await sent.wait()
+
+    async def _send(self, client: Session, topic: str, message: DispatchedMessage) -> asyncio.Future[object]:
         placed = place(message, self._cloud_events, key_by_event_id=self._key_by_event_id)
         try:
-            await client.find(topic)
-            future = await client.producer.send(
+            future: asyncio.Future[object] = await client.producer.send(
                 topic, value=placed.value, key=placed.key, headers=placed.headers
             )
+        except Exception as error:  # whatever the client raises is an outcome
+            raise classify_sending(error, topic) from error
+        return future
+
+    async def look_for(self, topic: str, client: Session, /) -> None:
+        """Whether the cluster has the Kafka topic. A cluster that creates topics on demand may do so on being asked."""
+        name = self._destinations.of(topic)
+        try:
+            await client.find(name)
         except OutboxError:
             raise
         except Exception as error:
-            raise classify_sending(error, topic) from error
-        try:
-            record: object = await future
-        except Exception as error:
-            raise classify_delivery(error, topic) from error
-        if not isinstance(record, RecordMetadata):
-            raise ProviderError(f"the broker did not say where in the topic {topic!r} it stored the message")
+            raise classify_sending(error, name) from error
 
     async def ping(self, client: Session, /) -> None:
         try:

@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from outbox_core.adapter.destination import InvalidDestination
 from outbox_core.adapter.wire import Dialect, from_wire, to_wire
 from outbox_core.errors import NotAnOutboxMessage
+from outbox_core.headers import EVENT_ID
 
 if TYPE_CHECKING:
     from outbox_core.adapter.cloud_events import CloudEvents
@@ -41,7 +43,7 @@ def place(message: DispatchedMessage, events: CloudEvents | None, *, key_by_even
     """The key, the value and the headers. The key is the ordering key, or the event id of a message without one."""
     wire = to_wire(message, events, DIALECT)
     meta = message.meta
-    key = str(meta.event_id) if meta.key is None or key_by_event_id else meta.key
+    key = wire.headers[EVENT_ID] if meta.key is None or key_by_event_id else meta.key
     return Placed(key.encode(), wire.body, [(name, value.encode()) for name, value in wire.headers.items()])
 
 
@@ -58,13 +60,13 @@ def from_record(record: Record) -> DispatchedMessage:
 
 
 def check_topic_name(value: object) -> str:
-    """The value, if Kafka takes it as a topic's name; a `ValueError` with the broken rule if not."""
+    """The value, if Kafka takes it as a topic's name; an `InvalidDestination` with the broken rule if not."""
     if not isinstance(value, str):
-        raise ValueError(f"a topic's name must be a str, got {type(value).__name__}")  # noqa: TRY004
+        raise InvalidDestination(f"a topic's name must be a str, got {type(value).__name__}")
     if not 0 < len(value) <= MAX_TOPIC_CHARACTERS:
-        raise ValueError(f"a topic's name has from 1 to {MAX_TOPIC_CHARACTERS} characters")
+        raise InvalidDestination(f"a topic's name has from 1 to {MAX_TOPIC_CHARACTERS} characters")
     if _TOPIC.fullmatch(value) is None or value in (".", ".."):
-        raise ValueError(
+        raise InvalidDestination(
             "a topic's name has ASCII letters, digits, '.', '_' and '-', and is neither '.' nor '..'"
         )
     return value

@@ -34,7 +34,7 @@ class NatsAddress:
     @classmethod
     def parse(cls, value: str | DispatcherUrl) -> NatsAddress:
         """Read a URL; `outbox_core.errors.InvalidUrl` says what is wrong with it, never showing the password."""
-        url = DispatcherUrl.parse(value, schemes=SCHEMES, bare=SCHEMES[0])
+        url = DispatcherUrl.parse(value, schemes=SCHEMES, bare=SCHEMES[0], port=DEFAULT_PORT)
         options = url.take("stream", "cloud_events")
         if url.path:
             raise InvalidUrl(

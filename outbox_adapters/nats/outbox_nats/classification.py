@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nats import errors
-from nats.js.errors import APIError, NoStreamResponseError
+from nats.js.api import Header
 
 from outbox_core.errors import (
     BrokerRefused,
     BrokerUnavailable,
-    DispatchTimeout,
     OutboxError,
     PermanentError,
     ProviderError,
+    RetryAfter,
 )
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from nats.aio.msg import Msg
 
 _REFUSALS: Final = (
     "authorization",
@@ -25,29 +30,53 @@ _REFUSALS: Final = (
     "certificate",
     "revoked",
 )
+_NO_RESPONDERS: Final = "503"
+_TOO_MANY_REQUESTS: Final = 429
+_PAUSE_SECONDS: Final = 1.0
 _TOO_LARGE: Final = 10054
 _WRONG_STREAM: Final = 10060
 _SERVER_AT_FAULT: Final = frozenset((10008, 10023, 10028, 10047))
 """JetStream's codes for: temporarily unavailable, and insufficient resources, memory and storage."""
 
 
-def classify(error: Exception, subject: str, stream: str | None) -> OutboxError:
-    """The outcome of a publish that raised."""
-    if isinstance(error, NoStreamResponseError):
-        return ProviderError(
-            f"no JetStream stream stores the subject {subject!r}; create one, or add the subject to one"
-        )
-    if isinstance(error, APIError):
-        return _api_error(error, subject, stream)
+class Acknowledged(NamedTuple):
+    """A stream has the message; with ``duplicate`` it had it before."""
+
+    duplicate: bool
+
+
+def classify(error: Exception, subject: str) -> OutboxError:
+    """The outcome of a message that the client did not take."""
     if isinstance(error, errors.MaxPayloadError):
         return PermanentError(f"the message to {subject!r} is larger than the server's max_payload")
     if isinstance(error, errors.BadSubjectError | errors.BadHeaderError):
         return PermanentError(f"the client refused the message to {subject!r}: {error}")
-    if isinstance(error, errors.TimeoutError):
-        return DispatchTimeout(f"no acknowledgement for the subject {subject!r} in time")
-    if isinstance(error, json.JSONDecodeError | TypeError | KeyError):
-        return not_an_ack(subject)
     return unavailable(error)
+
+
+def read_answer(answer: asyncio.Future[Msg], subject: str, stream: str | None) -> OutboxError | Acknowledged:
+    """The outcome of a message that the client took, from the answer to it."""
+    error = answer.exception()
+    if error is not None:
+        return error if isinstance(error, OutboxError) else unavailable(error)
+    msg = answer.result()
+    if msg.headers and msg.headers.get(Header.STATUS) == _NO_RESPONDERS:
+        return ProviderError(
+            f"no JetStream stream stores the subject {subject!r}; create one, or add the subject to one"
+        )
+    try:
+        content: object = json.loads(msg.data)
+    except ValueError:
+        return not_an_ack(subject)
+    match content:
+        case {"error": {"code": int(status), "err_code": int(code), "description": str(text)}}:
+            return _refusal(code, status, text, subject, stream)
+        case {"error": _}:
+            return not_an_ack(subject)
+        case {"stream": str(name), "seq": int(number), **others} if name and number:
+            return Acknowledged(others.get("duplicate") is True)
+        case _:
+            return not_an_ack(subject)
 
 
 def unavailable(error: BaseException | None, where: str = "the NATS server") -> BrokerUnavailable:
@@ -68,13 +97,15 @@ def not_an_ack(subject: str) -> ProviderError:
     )
 
 
-def _api_error(error: APIError, subject: str, stream: str | None) -> ProviderError:
-    shown = f"JetStream refused the message to {subject!r} with code {error.err_code}: {error.description}"
-    if error.err_code == _TOO_LARGE:
+def _refusal(code: int, status: int, text: str, subject: str, stream: str | None) -> ProviderError:
+    shown = f"JetStream refused the message to {subject!r} with code {code}: {text}"
+    if code == _TOO_LARGE:
         return PermanentError(shown)
-    if error.err_code == _WRONG_STREAM:
+    if code == _WRONG_STREAM:
         return ProviderError(f"{shown}; the subject does not belong to the stream {stream!r}")
-    if error.err_code in _SERVER_AT_FAULT:
+    if status == _TOO_MANY_REQUESTS:
+        return RetryAfter(_PAUSE_SECONDS, shown)
+    if code in _SERVER_AT_FAULT:
         return BrokerUnavailable(shown)
     return ProviderError(shown)
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import itertools
 import random
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from nats.aio.client import Client
 from nats.errors import NoServersError, SecureConnWantedError
-from nats.js import JetStreamContext
 
 from outbox_core.errors import BrokerRefused, BrokerUnavailable, ProviderError
 from outbox_nats.classification import unavailable
 
 if TYPE_CHECKING:
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
+
     from outbox_core.adapter.link import Lost
     from outbox_nats.address import NatsAddress
 
@@ -39,43 +42,62 @@ _TASKS: Final = ("_reading_task", "_flusher_task", "_ping_interval_task", "_reco
 
 
 class Session:
-    """A connected client, and those who wait for an acknowledgement on it."""
+    """A connected client, and the messages on it that no stream has acknowledged yet.
+
+    A publish to JetStream is a request, and the acknowledgement its answer. nats-py's own requests cost a task, a timer
+    and a random name each; here one inbox takes all answers, and whoever waits for them sees to the time.
+    """
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.stream_context = JetStreamContext(client)
-        self._denials: dict[str, int] = {}
-        self._waiting: dict[str, set[asyncio.Task[Any]]] = {}
+        self._inbox = ""
+        self._subscription: Subscription | None = None
+        self._numbers = itertools.count()
+        self._waiting: dict[str, tuple[str, asyncio.Future[Msg]]] = {}
 
-    async def acknowledged(self, subject: str, publish: Awaitable[Any]) -> Any:
-        """What a publish returned. Raises `ProviderError` at once when the server says that it is not allowed.
+    async def open(self) -> Session:
+        """Ask for the answers. The server has taken that in before the first publish: it reads in order."""
+        self._inbox = f"{self.client.new_inbox()}."
+        self._subscription = await self.client.subscribe(f"{self._inbox}*", cb=self._answered)
+        return self
 
-        The server says so beside the request, which it does not answer at all. Called in a task of its own.
+    async def close(self) -> None:
+        """Ask for no more answers, on a client that is not ours to close."""
+        if self._subscription is not None and not self.client.is_closed:
+            await self._subscription.unsubscribe()
+
+    async def send(self, subject: str, payload: bytes, headers: dict[str, str]) -> asyncio.Future[Msg]:
+        """Hand a message to the client; the future gets the answer, whatever it is.
+
+        It raises `ProviderError` when the server says that publishing is not allowed, which it does beside the
+        request, without an answer.
         """
-        task = cast("asyncio.Task[Any]", asyncio.current_task())
-        waiting = self._waiting.setdefault(subject, set())
-        waiting.add(task)
-        denials = self._denials.get(subject, 0)
+        token = str(next(self._numbers))
+        answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = (subject, answer)
         try:
-            return await publish
-        except asyncio.CancelledError:
-            if self._denials.get(subject, 0) > denials and task.uncancel() == 0:
-                raise ProviderError(
-                    f"the server does not allow this user to publish to {subject!r}"
-                ) from None
+            await self.client.publish(subject, payload, reply=self._inbox + token, headers=headers)
+        except BaseException:
+            del self._waiting[token]
             raise
-        finally:
-            waiting.discard(task)
-            if not waiting and self._waiting.get(subject) is waiting:
-                del self._waiting[subject]
+        return answer
+
+    async def _answered(self, msg: Msg) -> None:
+        _, answer = self._waiting.pop(msg.subject[len(self._inbox) :], ("", None))
+        if answer is not None and not answer.done():
+            answer.set_result(msg)
 
     def deny(self, error: Exception) -> None:
         """Take in what the server said beside the answers."""
         match = _DENIED.search(str(error))
-        if match is not None:
-            self._denials[match[1]] = self._denials.get(match[1], 0) + 1
-            for task in self._waiting.pop(match[1], ()):
-                task.cancel()
+        if match is None:
+            return
+        for token in [token for token, (subject, _) in self._waiting.items() if subject == match[1]]:
+            subject, answer = self._waiting.pop(token)
+            if not answer.done():
+                answer.set_exception(
+                    ProviderError(f"the server does not allow this user to publish to {subject!r}")
+                )
 
 
 class NatsConnector:
@@ -138,7 +160,7 @@ class NatsConnector:
             await self._clean_up(client)
             raise
         session = Session(client)
-        return session
+        return await session.open()
 
     def usable(self, client: Session, /) -> bool:
         return is_usable(client)
@@ -155,6 +177,30 @@ class NatsConnector:
         with contextlib.suppress(Exception):
             async with asyncio.timeout(1):
                 await client.close()
+
+
+class GivenClient:
+    """Uses a client of the application's own, which is not closed here; only the inbox on it is ours."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def connect(self, _lost: Lost, /) -> Session:
+        if not self._client.is_connected or self._client.is_draining:
+            raise BrokerUnavailable("the NATS client that was given is not connected")
+        try:
+            return await Session(self._client).open()
+        except Exception as error:  # whatever the client raises, there is no working connection
+            raise unavailable(error, "the server of the NATS client that was given") from None
+
+    def usable(self, client: Session, /) -> bool:
+        return is_usable(client)
+
+    async def close(self, client: Session, /) -> None:
+        await client.close()
+
+    def abort(self, client: Session, /) -> None:
+        """The socket is the application's."""
 
 
 def is_usable(session: Session) -> bool:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
-from nats.js.api import PubAck
+from nats.aio.client import Client
+from nats.js.api import Header
+from nats.js.errors import NotFoundError
 
+from outbox_core.adapter.arguments import instance, optional_text
 from outbox_core.adapter.broker import CLOSE_TIMEOUT, CONNECT_TIMEOUT, TIMEOUT, BrokerDispatcher
 from outbox_core.adapter.client_options import checked_options, exactly_one
+from outbox_core.adapter.cloud_events import CloudEvents
 from outbox_core.adapter.destination import DestinationMap, Destinations
-from outbox_core.adapter.link import Given
+from outbox_core.adapter.pipeline import Confirmations
 from outbox_core.errors import OutboxError, PermanentError, ProviderError
 from outbox_nats.address import NatsAddress
-from outbox_nats.classification import classify, not_an_ack, unavailable
-from outbox_nats.client import KNOWN_OPTIONS, OWNED_OPTIONS, NatsConnector, Session, is_usable, ping
+from outbox_nats.classification import Acknowledged, classify, read_answer, unavailable
+from outbox_nats.client import KNOWN_OPTIONS, OWNED_OPTIONS, GivenClient, NatsConnector, Session, ping
 from outbox_nats.placement import check_subject, place
 
 if TYPE_CHECKING:
-    from nats.aio.client import Client
+    import asyncio
 
-    from outbox_core.adapter.cloud_events import CloudEvents
+    from nats.aio.msg import Msg
+
     from outbox_core.adapter.link import Connector
+    from outbox_core.dispatcher import Outcome
     from outbox_core.message import DispatchedMessage
     from outbox_core.url import DispatcherUrl
 
@@ -48,7 +54,7 @@ class NatsDispatcher(BrokerDispatcher[Session]):
         stream: str | None = None,
         destinations: DestinationMap[str] | None = None,
         default_destination: str | None = None,
-        cloud_events: CloudEvents | None = None,
+        cloud_events: CloudEvents | Literal["binary", "structured"] | None = None,
         name: str | None = None,
         timeout: float = TIMEOUT,
         connect_timeout: float = CONNECT_TIMEOUT,
@@ -57,24 +63,26 @@ class NatsDispatcher(BrokerDispatcher[Session]):
     ) -> None:
         exactly_one(url=url, client=client, options=client_options)
         options = checked_options(client_options, known=KNOWN_OPTIONS, owned=OWNED_OPTIONS)
+        events = CloudEvents.of(cloud_events)
+        expected = optional_text("stream", stream)
         connector: Connector[Session]
         if client is not None:
-            connector, default_name = Given(Session(client), is_usable, "NATS client"), "nats"
+            connector, default_name = GivenClient(instance("client", client, Client)), "nats"
         else:
             address = url if isinstance(url, NatsAddress) else NatsAddress.parse(url or "")
-            stream = stream or address.stream
-            cloud_events = cloud_events or address.cloud_events
+            expected = expected or address.stream
+            events = events or address.cloud_events
             connector = NatsConnector(address, options, connect_timeout=connect_timeout)
             default_name = address.name
         super().__init__(
-            name or default_name,
+            optional_text("name", name) or default_name,
             connector,
             timeout=timeout,
             connect_timeout=connect_timeout,
             close_timeout=close_timeout,
         )
-        self._stream = stream
-        self._cloud_events = cloud_events
+        self._stream = expected
+        self._cloud_events = events
         self._destinations = Destinations(
             destinations, default=default_destination, of_topic=str, check=check_subject
         )
@@ -86,34 +94,55 @@ class NatsDispatcher(BrokerDispatcher[Session]):
         """A dispatcher with everything but what the URL says at its default."""
         return cls(url=url)
 
-    async def publish(self, client: Session, message: DispatchedMessage, /) -> None:
-        subject = self._destinations.of(message.meta.topic)
+    async def publish_window(
+        self, client: Session, messages: Sequence[DispatchedMessage], outcomes: list[Outcome], /
+    ) -> None:
+        subjects: dict[int, str] = {}
+
+        def outcome(place: int, answer: asyncio.Future[Msg]) -> Outcome:
+            read = read_answer(answer, subjects[place], self._stream)
+            if isinstance(read, Acknowledged):
+                self.duplicates += read.duplicate
+                return None
+            return read
+
+        with Confirmations[Any](outcomes, outcome) as sent:
+            for place, message in enumerate(messages):
+                try:
+                    subjects[place] = subject = self._destinations.of(message.meta.topic)
+                    sent[place] = await self._send(client, subject, message)
+                except OutboxError as error:
+                    outcomes[place] = error
+            await sent.wait()
+
+    async def _send(self, client: Session, subject: str, message: DispatchedMessage) -> asyncio.Future[Msg]:
         placed = place(message, self._cloud_events)
         limit = client.client.max_payload
-        if placed.size > limit:
+        if not placed.fits(limit):
             # The server would not answer, but close the connection on everybody.
             raise PermanentError(
                 f"the message to {subject!r} has {placed.size} bytes with its headers and the server takes {limit}"
             )
+        if self._stream is not None:
+            placed.headers[Header.EXPECTED_STREAM] = self._stream
         try:
-            ack: object = await client.acknowledged(
-                subject,
-                client.stream_context.publish(
-                    subject,
-                    placed.payload,
-                    timeout=self._timeout,
-                    stream=self._stream,
-                    headers=placed.headers,
-                ),
-            )
-        except ProviderError:
-            raise
+            return await client.send(subject, placed.payload, placed.headers)
+        except Exception as error:  # whatever the client raises is an outcome
+            raise classify(error, subject) from error
+
+    async def look_for(self, topic: str, client: Session, /) -> None:
+        """Whether a stream, and the one that is asked for, takes the subject."""
+        subject = self._destinations.of(topic)
+        try:
+            stream: str = await client.client.jetstream().find_stream_name_by_subject(subject)
+        except NotFoundError:
+            raise ProviderError(f"no stream takes the subject {subject!r}") from None
         except Exception as error:
-            raise classify(error, subject, self._stream) from error
-        if not isinstance(ack, PubAck) or not ack.stream or not ack.seq:
-            raise not_an_ack(subject)
-        if ack.duplicate:
-            self.duplicates += 1
+            raise unavailable(error) from error
+        if self._stream not in (None, stream):
+            raise ProviderError(
+                f"the subject {subject!r} belongs to the stream {stream}, not to {self._stream}"
+            )
 
     async def ping(self, client: Session, /) -> None:
         try:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, cast
 
+from outbox_core.adapter.destination import InvalidDestination
 from outbox_core.adapter.wire import Dialect, from_wire, to_wire
+from outbox_core.headers import EVENT_ID
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
@@ -20,21 +22,33 @@ MAX_SUBJECT_CHARACTERS: Final = 255
 _SUBJECT: Final = re.compile(r"[!-)+-=?-~]+")
 _HEADER_LINE: Final = len("NATS/1.0\r\n") + len("\r\n")
 _PER_HEADER: Final = len(": ") + len("\r\n")
+_MOST_BYTES: Final = 4
+"""Of a character in UTF-8."""
 
 
 class Placed:
-    """A message as nats-py takes it. ``size`` is what the server compares with its ``max_payload``, in bytes."""
+    """A message as nats-py takes it."""
 
-    __slots__ = ("headers", "payload", "size")
+    __slots__ = ("headers", "payload")
 
     def __init__(self, headers: dict[str, str], payload: bytes) -> None:
         self.headers = headers
         self.payload = payload
-        self.size = (
-            len(payload)
+
+    @property
+    def size(self) -> int:
+        """What the server compares with its ``max_payload``, in bytes."""
+        return (
+            len(self.payload)
             + _HEADER_LINE
-            + sum(len(name) + len(value.encode()) + _PER_HEADER for name, value in headers.items())
+            + sum(len(name) + len(value.encode()) + _PER_HEADER for name, value in self.headers.items())
         )
+
+    def fits(self, limit: int) -> bool:
+        """Whether its size is within the limit; that of most messages is so far below that a guess will do."""
+        text = sum(map(len, self.headers)) + sum(map(len, self.headers.values()))
+        guess = len(self.payload) + _HEADER_LINE + _PER_HEADER * len(self.headers) + _MOST_BYTES * text
+        return guess <= limit or self.size <= limit
 
 
 def place(message: DispatchedMessage, events: CloudEvents | None) -> Placed:
@@ -42,7 +56,8 @@ def place(message: DispatchedMessage, events: CloudEvents | None) -> Placed:
     wire = to_wire(message, events, DIALECT)
     meta = message.meta
     headers = wire.headers
-    headers[MESSAGE_ID] = f"{meta.event_id}:r{meta.replays}" if meta.replays else str(meta.event_id)
+    event_id = headers[EVENT_ID]
+    headers[MESSAGE_ID] = f"{event_id}:r{meta.replays}" if meta.replays else event_id
     return Placed(headers, wire.body)
 
 
@@ -56,17 +71,19 @@ def from_msg(msg: Msg) -> DispatchedMessage:
 
 
 def check_subject(value: object) -> str:
-    """The value, if messages can be published to it; a `ValueError` with the broken rule if not."""
+    """The value, if messages can be published to it; an `InvalidDestination` with the broken rule if not."""
     if not isinstance(value, str):
-        raise ValueError(f"a subject must be a str, got {type(value).__name__}")  # noqa: TRY004
+        raise InvalidDestination(f"a subject must be a str, got {type(value).__name__}")
     if not 0 < len(value) <= MAX_SUBJECT_CHARACTERS:
-        raise ValueError(f"a subject has from 1 to {MAX_SUBJECT_CHARACTERS} characters")
+        raise InvalidDestination(f"a subject has from 1 to {MAX_SUBJECT_CHARACTERS} characters")
     if _SUBJECT.fullmatch(value) is None:
-        raise ValueError("a subject to publish to has printable ASCII characters but no spaces, '*' or '>'")
+        raise InvalidDestination(
+            "a subject to publish to has printable ASCII characters but no spaces, '*' or '>'"
+        )
     if "" in value.split("."):
-        raise ValueError(
+        raise InvalidDestination(
             "a subject has no empty token: it may not begin or end with a dot, nor have two in a row"
         )
     if value.startswith("$"):
-        raise ValueError("subjects that begin with '$' are the server's own")
+        raise InvalidDestination("subjects that begin with '$' are the server's own")
     return value

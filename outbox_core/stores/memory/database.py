@@ -12,6 +12,7 @@ from outbox_core.identifiers import uuid7
 from outbox_core.record import NewRecord, State
 
 if TYPE_CHECKING:
+    from outbox_core.letters import AuditRecord
     from outbox_core.store import KeyId
     from outbox_core.stores.memory.transaction import MemoryTransaction
     from outbox_core.table import TableName
@@ -71,6 +72,7 @@ class MemoryTable:
     rows: dict[UUID, MemoryRow] = field(default_factory=dict[UUID, MemoryRow])
     writers: dict[UUID, MemoryTransaction] = field(default_factory=dict[UUID, "MemoryTransaction"])
     drawn: int = 0
+    audit: dict[UUID, AuditRecord] = field(default_factory=dict[UUID, "AuditRecord"])
 
     def draw(self) -> int:
         self.drawn += 1

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -15,6 +13,7 @@ import anyio
 from outbox_core.errors import NotInTransaction
 from outbox_core.record import Existing, NewRecord, State, StoredMessage
 from outbox_core.stores.memory.database import MemoryRow, MemoryTable
+from outbox_core.stores.memory.stored import stored
 
 if TYPE_CHECKING:
     from outbox_core.stores.memory.store import MemoryStore
@@ -103,7 +102,7 @@ class MemoryTransaction:
 
     async def get(self, table: TableName, event_id: UUID, *, payload: bool) -> StoredMessage | None:
         found = (row for row in self._visible(table) if row.record.event_id == event_id)
-        return next((_stored(row, payload) for row in found), None)
+        return next((stored(row, payload=payload) for row in found), None)
 
     async def count(self, table: TableName, *, tenant_id: UUID | None, state: State | None) -> int:
         return sum(
@@ -120,7 +119,7 @@ class MemoryTransaction:
         else:
             waiting = [row for row in waiting if row.record.tenant_id == tenant_id]
             waiting.sort(key=lambda row: row.sequence)
-        return [_stored(row, payload) for row in waiting[:limit]]
+        return [stored(row, payload=payload) for row in waiting[:limit]]
 
     def _visible(self, table: TableName) -> list[MemoryRow]:
         memory = self._database.table(table)
@@ -148,26 +147,3 @@ class MemoryTransaction:
 def transaction(tx: MemoryTransaction) -> MemoryTransaction:
     """Adapt a transaction for `Outbox`: it is one already."""
     return tx
-
-
-def _stored(row: MemoryRow, payload: bool) -> StoredMessage:
-    record = row.record
-    wire = record.payload.encode() if record.payload is not None else record.body
-    return StoredMessage(
-        sequence=row.sequence,
-        event_id=record.event_id,
-        tenant_id=record.tenant_id,
-        topic=record.topic,
-        key=record.key,
-        state=row.state,
-        attempts=row.attempts,
-        replays=row.replays,
-        created_at=row.created_at,
-        available_at=row.available_at,
-        published_at=row.published_at,
-        dead_at=row.dead_at,
-        last_error=row.last_error,
-        headers=None if record.headers is None else MappingProxyType(json.loads(record.headers)),
-        payload=wire if payload else None,
-        content_type=record.content_type or "application/json",
-    )

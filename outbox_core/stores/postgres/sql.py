@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from outbox_core.table import TableName
 
-_INCLUDE: Final = re.compile(r"\{include ([a-z_/]+\.sql)\}")
+_INCLUDE: Final = re.compile(r"\{include ([a-z_/]+\.sql)((?: [a-z]+=[a-z_]+)*)\}")
 
 
 @cache
@@ -19,18 +19,29 @@ def render(path: str, table: TableName) -> str:
 
     ``{table}`` becomes the quoted, schema-qualified name, ``{schema}`` the quoted schema and ``{name}`` the bare name
     for derived identifiers such as ``"{name}_pending"``. `TableName` has validated all three; values never come this
-    way, they are always parameters. ``{include path}`` puts in another file's text, such as a list of columns.
+    way, they are always parameters. ``{include path}`` puts in another file's text, such as a list of columns, and
+    ``{include path word=text}`` has it say ``text`` for each ``{word}``.
     """
-    text = _INCLUDE.sub(lambda found: _read(found[1]).rstrip(), _read(path))
     return (
-        text.replace("{table}", table.quoted)
+        _expanded(path)
+        .replace("{table}", table.quoted)
         .replace("{schema}", f'"{table.schema}"')
         .replace("{name}", table.name)
     )
 
 
-def _read(path: str) -> str:
-    return files("outbox_core.stores.postgres").joinpath(path).read_text(encoding="utf-8")
+def _expanded(path: str) -> str:
+    """A file's text with the files it includes, and with those that they include."""
+    text = files("outbox_core.stores.postgres").joinpath(path).read_text(encoding="utf-8")
+    return _INCLUDE.sub(_included, text)
+
+
+def _included(found: re.Match[str]) -> str:
+    text = _expanded(found[1]).rstrip()
+    for given in found[2].split():
+        word, _, meaning = given.partition("=")
+        text = text.replace(f"{{{word}}}", meaning)
+    return text
 
 
 @cache

@@ -16,13 +16,15 @@ import asyncpg
 from outbox_core.letters import Action, AuditRecord, Filter, Group, GroupBy, LetterPlace, Plan
 from outbox_core.record import State, StoredMessage
 from outbox_core.schema.verification import require
+from outbox_core.status import RECENTLY, Count, Look, TableStatus
 from outbox_core.store import BEGINNING
 from outbox_core.stores.postgres.advisory import lock_key
 from outbox_core.stores.postgres.sessions import Sessions, close
 from outbox_core.stores.postgres.sql import query
+from outbox_core.stores.postgres.standing import table_status
 from outbox_core.stores.postgres.translation import translated
 from outbox_core.table import TableName
-from outbox_core.upkeep import Order, Sweep, Swept
+from outbox_core.upkeep import Cleanable, Order, Sweep, Swept
 
 _TIMEOUT_SECONDS: Final = 30.0
 _AUDIT_COLUMNS: Final = 15
@@ -75,6 +77,17 @@ class PostgresUpkeep:
     async def clean_dead(self, table: TableName, sweep: Sweep) -> Swept:
         return await self._clean(table, "clean_dead", sweep)
 
+    async def status(self, table: TableName, look: Look) -> TableStatus:
+        rows = await self._fetch(table, "status", "look at", look.limit, look.depth, RECENTLY)
+        return table_status(table, look, rows[0])
+
+    async def cleanable(
+        self, table: TableName, *, retention: float, dead_retention: float | None, limit: int
+    ) -> Cleanable:
+        rows = await self._fetch(table, "cleanable", "count", retention, dead_retention, limit + 1)
+        published, dead, oldest = rows[0]
+        return Cleanable(Count.up_to(limit, published), Count.up_to(limit, dead), oldest)
+
     async def letters(
         self, table: TableName, wanted: Filter, *, after: LetterPlace | None, limit: int
     ) -> Sequence[StoredMessage]:
@@ -105,7 +118,7 @@ class PostgresUpkeep:
     async def plan(
         self, table: TableName, plan_id: UUID, wanted: Filter, *, published: bool, windows: Sequence[float]
     ) -> tuple[Plan, Sequence[int]]:
-        statement = "letter_plan_published" if published else "letter_plan"
+        statement = "letter_plan_published" if published else "letter_plan_dead"
         rows = await self._fetch(table, statement, "plan", *_conditions(wanted), list(windows))
         topics: dict[str, int] = {}
         older = [0] * len(windows)
@@ -154,6 +167,10 @@ class PostgresUpkeep:
         rows = await self._fetch(table, statement, record.action.value, *parameters)
         return _record(rows[0]) if rows else None
 
+    async def head(self, table: TableName, tenant_id: UUID, key: str) -> StoredMessage | None:
+        rows = await self._fetch(table, "letter_head", "read", tenant_id, key)
+        return _message(rows[0]) if rows else None
+
     async def release(
         self, table: TableName, order: Order, tenant_id: UUID, key: str
     ) -> tuple[AuditRecord, UUID | None]:
@@ -176,9 +193,17 @@ class PostgresUpkeep:
         wanted = json.dumps({"event_ids": [str(each) for each in event_ids]})
         rows = await self._fetch(
             table, "postpone", "postpone",
-            list(event_ids), until, delay, order.id, order.actor, order.reason, wanted, len(event_ids),
+            list(event_ids), until, delay, order.id, order.actor, order.reason, wanted, len(event_ids), str(table),
         )  # fmt: skip
         return _record(rows[0])
+
+    async def note_clean(
+        self, table: TableName, order: Order, wanted: Mapping[str, float], *, planned: int, changed: int
+    ) -> None:
+        record = json.dumps(dict(wanted))
+        await self._fetch(
+            table, "audit_clean", "clean", order.id, order.actor, order.reason, record, planned, changed
+        )
 
     async def _clean(self, table: TableName, statement: str, sweep: Sweep) -> Swept:
         lock = lock_key(f"outbox-cleaner:{table}")

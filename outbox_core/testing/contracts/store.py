@@ -6,7 +6,7 @@
         def database(self) -> Database:
             return SqliteDatabase(...)
 
-`Database` says what to provide.
+`Database` says what to provide. A store that has an ``upkeep`` passes `UpkeepContract` as well.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from outbox_core.testing.contracts.storing.keys import KeyContract
 from outbox_core.testing.contracts.storing.leadership import LeadershipContract
 from outbox_core.testing.contracts.storing.leases import LeaseContract
 from outbox_core.testing.contracts.storing.sessions import SessionContract
+from outbox_core.testing.contracts.storing.upkeep import UpkeepContract
 
-__all__ = ["Database", "StoreContract"]
+__all__ = ["Database", "StoreContract", "UpkeepContract"]
 
 
 class StoreContract(ClaimContract, LeaseContract, KeyContract, LeadershipContract, SessionContract):

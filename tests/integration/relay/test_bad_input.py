@@ -281,6 +281,8 @@ async def test_tables_that_cannot_be_meant_are_refused_at_once(
 
 
 async def test_an_address_of_another_kind_is_refused_without_showing_it() -> None:
-    with pytest.raises(ConfigError, match="the database URL must be a str that begins with postgresql://") as raised:
+    with pytest.raises(
+        ConfigError, match="the database URL must be a str that begins with postgresql://"
+    ) as raised:
         Relay("postgresql+asyncpg://app:CANARY@db/x", table=TABLE, dispatcher=ignore)
     assert "CANARY" not in str(raised.value)

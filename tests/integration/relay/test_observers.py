@@ -158,7 +158,7 @@ async def test_every_event_has_a_line_of_its_own_in_the_log(caplog: pytest.LogCa
         events.Reconnecting(table, "E", 1.0),
         events.PoolerDetected(table),
         events.SessionEnded(table, 7),
-        events.Enqueued(table, "a.b"),
+        events.Enqueued(table, "a.b", nil, nil, 1, 2, b"digest"),
         events.Stopped(table, datetime.now(UTC), 1),
     ]
     caplog.set_level(logging.DEBUG)

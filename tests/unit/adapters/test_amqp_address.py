@@ -28,6 +28,13 @@ def test_tls_has_its_own_default_port() -> None:
     assert AmqpAddress.parse("amqps://host").server == "host:5671"
 
 
+def test_a_guest_has_the_usual_password() -> None:
+    address = AmqpAddress.parse("amqp://guest@127.0.0.1/?exchange=events")
+    assert address.client_arguments() == {"url": "amqp://guest:guest@127.0.0.1:5672/%2F"}
+    assert (address.virtual_host, address.exchange) == ("/", "events")
+    assert AmqpAddress.parse("amqp://guest:other@h").password == "other"
+
+
 @pytest.mark.parametrize(
     ("path", "virtual_host"), [("", "/"), ("/", "/"), ("/%2F", "/"), ("/sales", "sales"), ("/a%2Fb", "a/b")]
 )

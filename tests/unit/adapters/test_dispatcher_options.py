@@ -62,7 +62,7 @@ def test_the_three_take_the_same_options() -> None:
 @each
 def test_an_address_or_a_client_is_needed(kind: type[BrokerDispatcher[Any]]) -> None:
     for options in ({"url": None}, {"client": object()}):
-        with pytest.raises(ConfigError, match="give either url= or client="):
+        with pytest.raises(ConfigError, match="give either the broker's url or client="):
             make(kind, **options)
     with pytest.raises(ConfigError, match="client_options are for a client made here"):
         make(kind, url=None, client=object(), client_options={})
@@ -91,6 +91,52 @@ def test_what_delivery_depends_on_cannot_be_chosen(kind: type[BrokerDispatcher[A
 def test_times_are_seconds(kind: type[BrokerDispatcher[Any]], name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"{name} is .* and must be a number of seconds"):
         make(kind, **{name: value})
+
+
+@each
+def test_arguments_of_the_wrong_type_are_told(kind: type[BrokerDispatcher[Any]]) -> None:
+    with pytest.raises(ConfigError, match="name must be a str, got int"):
+        make(kind, name=5)
+    with pytest.raises(ConfigError, match="name is empty"):
+        make(kind, name="")
+    for wrong in ("xml", 5, True, {"mode": "binary"}):
+        with pytest.raises(
+            ConfigError, match="cloud_events must be 'binary', 'structured', a CloudEvents or None"
+        ):
+            make(kind, cloud_events=wrong)
+    with pytest.raises(ConfigError, match=r"client must be a .*, got object"):
+        make(kind, url=None, client=object())
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "says"),
+    [
+        (NatsDispatcher, {"stream": 5}, "stream must be a str, got int"),
+        (NatsDispatcher, {"stream": ""}, "stream is empty"),
+        (AmqpDispatcher, {"exchange": 0}, "exchange must be a str, got int"),
+        (KafkaDispatcher, {"key_by_event_id": "no"}, "key_by_event_id must be True or False, got 'no'"),
+    ],
+)
+def test_what_only_one_of_them_takes_is_checked_too(
+    kind: type[BrokerDispatcher[Any]], options: dict[str, object], says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        make(kind, **options)
+
+
+@each
+@pytest.mark.parametrize("mode", ["binary", "structured"])
+def test_a_mode_of_cloud_events_may_be_named(kind: type[BrokerDispatcher[Any]], mode: str) -> None:
+    make(kind, cloud_events=mode)
+
+
+@each
+def test_an_address_without_a_port_is_told_how_it_may_look(kind: type[BrokerDispatcher[Any]]) -> None:
+    port = {AmqpDispatcher: 5672, KafkaDispatcher: 9092, NatsDispatcher: 4222}[kind]
+    scheme = URLS[kind].partition(":")[0]
+    says = f"write it as '{scheme}://localhost:{port}' or plainly 'localhost:{port}'"
+    with pytest.raises(InvalidUrl, match=says):
+        make(kind, url="localhost")
 
 
 @each

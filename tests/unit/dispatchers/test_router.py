@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from types import TracebackType
 
 import anyio
@@ -146,3 +147,46 @@ async def test_routers_and_fan_outs_nest() -> None:
         await router.dispatch(sample("a.c"))
     assert [len(each.acknowledged) for each in (one, other, third)] == [1, 1, 1]
     assert not isinstance(router, BatchDispatcher)
+
+
+@pytest.mark.parametrize("make", [lambda one: Router({"a.**": one}), lambda one: FanOut([one])])
+async def test_the_last_of_several_who_have_it_open_closes_the_targets(
+    make: Callable[[Managed], Router | FanOut],
+) -> None:
+    diary: list[str] = []
+    shared = make(Managed("one", diary))
+    async with shared:
+        async with shared:
+            assert diary == ["open one"]
+        assert diary == ["open one"]
+    assert diary == ["open one", "close one"]
+
+    async with shared:
+        pass
+    assert diary == ["open one", "close one"] * 2
+
+
+async def test_who_opens_it_meanwhile_waits_until_the_targets_are_open() -> None:
+    opening, go_on = anyio.Event(), anyio.Event()
+
+    class Slow(Managed):
+        async def __aenter__(self) -> None:
+            opening.set()
+            await go_on.wait()
+            await super().__aenter__()
+
+    diary: list[str] = []
+    router = Router({"a.**": Slow("slow", diary)})
+
+    async def use() -> None:
+        async with router:
+            assert diary == ["open slow"]
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(use)
+            await opening.wait()
+            tasks.start_soon(use)
+            await anyio.wait_all_tasks_blocked()
+            go_on.set()
+    assert diary == ["open slow", "close slow"]

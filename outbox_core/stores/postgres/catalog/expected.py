@@ -124,8 +124,8 @@ AUDIT: Final = Shape(
     constraints={
         "_pkey": "PRIMARY KEY (id)",
         "_check": (
-            "CHECK (((action = ANY (ARRAY['replay'::text, 'discard'::text, 'release'::text, 'postpone'::text]))"
-            " AND (planned >= 0) AND (changed >= 0)))"
+            "CHECK (((action = ANY (ARRAY['replay'::text, 'discard'::text, 'release'::text, 'postpone'::text,"
+            " 'clean'::text])) AND (planned >= 0) AND (changed >= 0)))"
         ),
     },
     parameters={"fillfactor": "50"},

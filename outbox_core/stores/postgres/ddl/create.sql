@@ -93,8 +93,9 @@ CREATE INDEX "{name}_tenant" ON {table} (tenant_id, sequence) WHERE published_at
 -- Dead letters, by when they died.
 CREATE INDEX "{name}_dead" ON {table} (dead_at, sequence) WHERE dead_at IS NOT NULL;
 
--- Who replayed, discarded, released or postponed messages, when and why, and how far they got. Kept when the outbox table
--- is dropped by hand and made again. One row is updated with every batch: the free space keeps that on its page (HOT).
+-- Who replayed, discarded, released, postponed or cleaned messages, when and why, and how far they got. Kept when the
+-- outbox table is dropped by hand and made again. One row is updated with every batch: the free space keeps that on its
+-- page (HOT).
 CREATE TABLE IF NOT EXISTS {schema}."{name}_audit" (
     id              uuid             NOT NULL,
     action          text             NOT NULL,
@@ -113,7 +114,7 @@ CREATE TABLE IF NOT EXISTS {schema}."{name}_audit" (
     finished_at     timestamptz      NULL,
     CONSTRAINT "{name}_audit_pkey" PRIMARY KEY (id),
     CONSTRAINT "{name}_audit_check" CHECK (
-        action IN ('replay', 'discard', 'release', 'postpone') AND planned >= 0 AND changed >= 0
+        action IN ('replay', 'discard', 'release', 'postpone', 'clean') AND planned >= 0 AND changed >= 0
     )
 ) WITH (fillfactor = 50);
 

@@ -4,8 +4,9 @@ SET LOCAL lock_timeout = '{lock_timeout}';
 
 SELECT pg_catalog.pg_advisory_xact_lock({schema_lock});
 
--- Who replayed, discarded, released or postponed messages, when and why, and how far they got. Kept when the outbox table
--- is dropped by hand and made again. One row is updated with every batch: the free space keeps that on its page (HOT).
+-- Who replayed, discarded, released, postponed or cleaned messages, when and why, and how far they got. Kept when the
+-- outbox table is dropped by hand and made again. One row is updated with every batch: the free space keeps that on its
+-- page (HOT).
 CREATE TABLE IF NOT EXISTS {schema}."{name}_audit" (
     id              uuid             NOT NULL,
     action          text             NOT NULL,
@@ -24,7 +25,7 @@ CREATE TABLE IF NOT EXISTS {schema}."{name}_audit" (
     finished_at     timestamptz      NULL,
     CONSTRAINT "{name}_audit_pkey" PRIMARY KEY (id),
     CONSTRAINT "{name}_audit_check" CHECK (
-        action IN ('replay', 'discard', 'release', 'postpone') AND planned >= 0 AND changed >= 0
+        action IN ('replay', 'discard', 'release', 'postpone', 'clean') AND planned >= 0 AND changed >= 0
     )
 ) WITH (fillfactor = 50);
 

@@ -13,4 +13,5 @@ INSERT INTO {schema}."{name}_audit" AS audit (id, action, actor, reason, filter,
 SELECT $4::uuid, 'postpone', $5::text, $6::text, $7::text::jsonb, now(), $8::bigint, count(*), clock_timestamp()
 FROM postponed
 RETURNING
-    {include queries/audit_columns.sql}
+    {include queries/audit_columns.sql},
+    (SELECT pg_notify('outbox', $9::text)::text WHERE EXISTS (SELECT FROM postponed))

@@ -46,6 +46,16 @@ class LifecycleContract(Contract):
                 await dispatch(dispatcher, message)
         expect(list(await broker.stored()) == messages, "not everything sent was stored")
 
+    async def test_it_stays_open_until_the_last_one_has_left(self, broker: Broker) -> None:
+        """Two relays may share a dispatcher: the one that stops first does not take it from the other."""
+        dispatcher = broker.make()
+        first, second = samples(broker.topic, 2)
+        async with opened(broker, dispatcher):
+            async with opened(broker, dispatcher):
+                await dispatch(dispatcher, first)
+            await dispatch(dispatcher, second)
+        expect(list(await broker.stored()) == [first, second], "not everything sent was stored")
+
     async def test_two_dispatchers_do_not_disturb_each_other(self, broker: Broker) -> None:
         first, second = samples(broker.topic, 2)
         async with opened(broker) as one:

@@ -1,0 +1,46 @@
+"""Checks of what a dispatcher is made with, so that a wrong type is told at once and not by the first message."""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+from outbox_core.errors import ConfigError
+
+MAX_SECONDS: Final = 3600.0
+T = TypeVar("T")
+
+
+def seconds(name: str, value: object) -> float:
+    """A number of seconds, above 0 and an hour at most."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= MAX_SECONDS:
+        raise ConfigError(
+            f"{name} is {value!r} and must be a number of seconds from above 0 to {MAX_SECONDS:g}"
+        )
+    return float(value)
+
+
+def optional_text(name: str, value: object, *, may_be_empty: bool = False) -> str | None:
+    """Text, or None."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise ConfigError(f"{name} must be a str, got {type(value).__name__}")
+    if not value and not may_be_empty:
+        raise ConfigError(f"{name} is empty; leave it out instead")
+    return value
+
+
+def flag(name: str, value: object) -> bool:
+    """True or False, and nothing that merely counts as one."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
+def instance(name: str, value: object, kind: type[T]) -> T:
+    """An object of this class, or of one made from it."""
+    if not isinstance(value, kind):
+        raise ConfigError(
+            f"{name} must be a {kind.__module__.partition('.')[0]} {kind.__name__}, got {type(value).__name__}"
+        )
+    return value

@@ -1,0 +1,34 @@
+"""``outbox relay``: deliver the messages of tables, as a process of its own."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from outbox_core.cli import options
+from outbox_core.cli.connection import run
+from outbox_core.cli.deliveries import Deliveries
+from outbox_core.cli.logs import configure
+from outbox_core.cli.parameters import note_database
+from outbox_core.cli.settings import read_log_settings, read_settings, setting_options, tables_of
+
+
+@click.command(short_help="Deliver the messages of one or more tables.")
+@setting_options
+@click.option("--once", is_flag=True, help="Deliver what is due now, and end: for a cron job.")
+@options.debug
+def relay(once: bool, **given: Any) -> None:
+    """Deliver the messages of one or more tables until SIGTERM or SIGINT, and clean up after them.
+
+    Every option can be given in the environment instead. On SIGTERM nothing new is begun, what is in dispatch may end
+    within the grace, the rest is given back, and the exit code is 0. The log goes to standard error.
+    """
+    configure(read_log_settings(os.environ, given))
+    settings = read_settings(os.environ, given)
+    note_database(settings.database_url)
+    if settings.relay_enabled:
+        tables_of(settings)
+    deliveries = Deliveries(settings)
+    run(deliveries.once if once else deliveries.until_stopped, fast=True)

@@ -1,0 +1,166 @@
+"""``outbox schema``: create, verify, print, upgrade and grant."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from outbox_core import schema as schemas
+from outbox_core.cli import options
+from outbox_core.cli.connection import connect, run, translating
+from outbox_core.cli.failures import ExitCode
+from outbox_core.cli.output import Output
+from outbox_core.cli.parameters import DURATION
+from outbox_core.cli.progress import progress
+
+if TYPE_CHECKING:
+    from outbox_core.schema import Migration, Report
+    from outbox_core.table import TableName
+
+_VERSION = click.IntRange(0, schemas.CURRENT_VERSION)
+_INDEX_BUILD_SECONDS = 3700.0
+
+
+@click.group(short_help="Create, verify, print and upgrade outbox tables.")
+@options.debug
+def schema() -> None:
+    """Create, verify, print and upgrade outbox tables."""
+
+
+@schema.command()
+@options.table
+@options.reading
+def create(table: TableName, as_json: bool, database: str) -> None:
+    """Create a table, with what its PostgreSQL schema shares; nothing happens when it is there."""
+
+    async def work() -> bool:
+        async with connect(database) as connection:
+            with translating(table, "create"):
+                return await schemas.create(connection, table)
+
+    made = run(work)
+    output = Output(as_json=as_json)
+    output.document({"table": table, "created": made, "version": schemas.CURRENT_VERSION})
+    output.line(f"created {table}" if made else f"{table} is there already")
+
+
+@schema.command()
+@options.table
+@options.reading
+def verify(table: TableName, as_json: bool, database: str) -> None:
+    """Compare a table with what the library needs; each difference comes with the SQL that mends it."""
+
+    async def work() -> Report:
+        async with connect(database) as connection:
+            with translating(table, "look at"):
+                return await schemas.verify(connection, table)
+
+    report = run(work)
+    output = Output(as_json=as_json)
+    output.document(
+        {
+            "table": table,
+            "version": report.version,
+            "ok": report.ok,
+            "differences": report.differences,
+        }
+    )
+    output.line(str(report))
+    if not report.ok:
+        raise click.exceptions.Exit(ExitCode.SCHEMA)
+
+
+@schema.command(name="print")
+@options.table
+@click.option(
+    "--from", "from_version", type=_VERSION, default=0, show_default=True, help="The version that is there."
+)
+@click.option(
+    "--to",
+    "to_version",
+    type=_VERSION,
+    default=schemas.CURRENT_VERSION,
+    show_default=True,
+    help="The version that is wanted.",
+)
+@click.option("--no-transaction", is_flag=True, help="Leave out BEGIN and COMMIT.")
+@options.debug
+def print_sql(table: TableName, from_version: int, to_version: int, no_transaction: bool) -> None:
+    """Print the SQL that makes a table, or takes it from one version to another. No database is needed."""
+    sys.stdout.write(
+        schemas.script(
+            table, from_version=from_version, to_version=to_version, transaction=not no_transaction
+        )
+    )
+
+
+@schema.command()
+@options.table
+@click.option(
+    "--to",
+    "to_version",
+    type=_VERSION,
+    default=schemas.CURRENT_VERSION,
+    show_default=True,
+    help="The version that is wanted.",
+)
+@click.option(
+    "--lock-timeout",
+    type=DURATION,
+    default="2s",
+    show_default=True,
+    help="How long writers may be kept waiting by a lock that this waits for.",
+)
+@click.option("--wait", type=DURATION, default="1m", show_default=True, help="How long to go on trying.")
+@options.reading
+def upgrade(
+    table: TableName, to_version: int, lock_timeout: float, wait: float, as_json: bool, database: str
+) -> None:
+    """Apply the steps a table lacks, without stopping relays or writers; a table that is missing is made."""
+    output = Output(as_json=as_json)
+
+    async def work() -> tuple[Migration, ...]:
+        async with connect(database, timeout=_INDEX_BUILD_SECONDS) as connection:
+            with translating(table, "upgrade"):
+                missing = schemas.migrations()[await schemas.version(connection, table) : to_version]
+                applied: list[Migration] = []
+                with progress(f"upgrading {table}", len(missing)) as advance:
+                    for step in missing:
+                        output.note(f"step {step.version} {step.name}; locks: {step.locks}")
+                        applied += await schemas.upgrade(
+                            connection, table, to=step.version, lock_timeout=lock_timeout, wait=wait
+                        )
+                        advance(len(applied))
+                # Also where no step is missing: it refuses what it cannot work with.
+                await schemas.upgrade(connection, table, to=to_version, lock_timeout=lock_timeout, wait=wait)
+                return tuple(applied)
+
+    applied = run(work)
+    output.document({"table": table, "version": to_version, "applied": applied})
+    steps = ", ".join(f"{step.version} {step.name}" for step in applied)
+    output.line(f"{table}: applied {steps}" if steps else f"{table}: nothing to do")
+
+
+@schema.command()
+@options.table
+@click.option("--migrator", metavar="ROLE", help="Owns the tables and changes them.")
+@click.option("--producer", metavar="ROLE", help="Enqueues.")
+@click.option("--relay", metavar="ROLE", help="Delivers and cleans.")
+@click.option("--viewer", metavar="ROLE", help="Sees everything but content.")
+@click.option("--operator", metavar="ROLE", help="Replays, discards, releases and postpones.")
+@options.debug
+def roles(
+    table: TableName,
+    migrator: str | None,
+    producer: str | None,
+    relay: str | None,
+    viewer: str | None,
+    operator: str | None,
+) -> None:
+    """Print the SQL that grants existing roles their part of a table. No database is needed."""
+    text = schemas.roles(
+        table, migrator=migrator, producer=producer, relay=relay, viewer=viewer, operator=operator
+    )
+    sys.stdout.write(text)

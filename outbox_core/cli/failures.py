@@ -1,0 +1,170 @@
+"""How commands fail: one line that says what was wrong, one that says what to do, and an exit code by family."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, cast
+
+import click
+
+from outbox_core.config import unknown_variables
+from outbox_core.errors import (
+    BrokerUnavailable,
+    ConfigError,
+    EmbeddedServerError,
+    MessageError,
+    OutboxError,
+    PermissionDenied,
+    ProviderError,
+    RelayFailed,
+    SchemaError,
+    StorageError,
+    TransactionError,
+)
+
+if TYPE_CHECKING:
+    from outbox_core.cli.call import Call
+
+
+class ExitCode(IntEnum):
+    """What the command's exit code means; stable, and listed in ``docs/reference/cli.md``."""
+
+    DONE = 0
+    UNEXPECTED = 1
+    """Something nobody foresaw; run again with ``--debug``."""
+    USAGE = 2
+    """An option, an argument or a value that makes no sense."""
+    CONFIG = 3
+    """A setting, a name or an installation is wrong."""
+    DATABASE = 4
+    """The database is away, too slow, or failed."""
+    PERMISSION = 5
+    """The database role may not do this."""
+    SCHEMA = 6
+    """The table is missing, too old, too new or not as it must be."""
+    BROKER = 7
+    """The destination is away or refused."""
+    MESSAGE = 8
+    """The message cannot be written."""
+    DECLINED = 9
+    """Somebody was asked and said no; nothing was changed."""
+    WARNINGS = 10
+    """Everything works, and something should be looked at."""
+    FINDINGS = 11
+    """Something was found that must be mended."""
+    NOTHING = 12
+    """Nothing was there to be shown or changed: no message fits, or a plan has gone stale."""
+    INTERRUPTED = 130
+    """Ctrl-C."""
+
+
+class Declined(click.ClickException):
+    """Raised when the person who was asked said no."""
+
+    exit_code = ExitCode.DECLINED
+
+    def __init__(self) -> None:
+        super().__init__("declined; nothing was changed")
+
+
+class NothingThere(click.ClickException):
+    """Raised when nothing fits what was asked for, so that a mistyped filter does not look like success."""
+
+    exit_code = ExitCode.NOTHING
+
+
+_FAMILIES: Final[tuple[tuple[type[OutboxError], ExitCode], ...]] = (
+    (PermissionDenied, ExitCode.PERMISSION),
+    (SchemaError, ExitCode.SCHEMA),
+    (StorageError, ExitCode.DATABASE),
+    (ConfigError, ExitCode.CONFIG),
+    (MessageError, ExitCode.MESSAGE),
+    (TransactionError, ExitCode.MESSAGE),
+    (ProviderError, ExitCode.BROKER),
+)
+"""The first that fits decides."""
+
+_HINTS_BY_STATE: Final = {
+    "28P01": "the user name or the password is wrong",
+    "28000": "the server refuses this user from here: see its pg_hba.conf",
+    "3D000": "the server has no database of that name",
+    "53300": "the server has no connection left: see max_connections",
+    "57P03": "the server is starting or stopping; try again",
+}
+_INSTEAD: Final = (
+    "where no wheel fits, use servers of your own: `outbox dev --database URL --to URL`, or set OUTBOX_DATABASE_URL and"
+    " run `outbox relay --to URL`"
+)
+_DEBUG_HINT: Final = "run it again with --debug to see where"
+
+
+def exit_code(error: BaseException) -> ExitCode:
+    """The exit code of an error."""
+    error = _told(error)
+    for family, code in _FAMILIES:
+        if isinstance(error, family):
+            return code
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        return ExitCode.INTERRUPTED
+    if isinstance(error, click.ClickException):
+        return ExitCode(error.exit_code)
+    return ExitCode.UNEXPECTED
+
+
+def report(error: BaseException, call: Call) -> ExitCode:
+    """Tell the person what went wrong, on standard error, and give the exit code."""
+    if call.debug:
+        traceback.print_exception(error)
+    what, hint = _described(error, call)
+    sys.stderr.write(f"error: {what}\n")
+    if hint:
+        sys.stderr.write(f"hint: {hint}\n")
+    return exit_code(error)
+
+
+def _told(error: BaseException) -> BaseException:
+    """The error that says something: what ended the relay, or the first of those that tasks raised together."""
+    if isinstance(error, RelayFailed) and error.__cause__ is not None:
+        return _told(error.__cause__)
+    if isinstance(error, BaseExceptionGroup) and not isinstance(error, OutboxError):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return _told(group.exceptions[0])
+    return error
+
+
+def _described(error: BaseException, call: Call) -> tuple[str, str]:
+    error = _told(error)
+    if isinstance(error, OutboxError):
+        return f"{error} [{error.code}]", _hint(error, call)
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        return "interrupted", ""
+    if isinstance(error, click.UsageError):
+        path = "outbox" if error.ctx is None else error.ctx.command_path
+        known = f"`{path} --help` lists what there is"
+        return " ".join(error.format_message().split()), "; ".join([*_misspelt(error), known])
+    if isinstance(error, click.ClickException):
+        return error.format_message(), ""
+    # The text of an unforeseen error may quote a payload or a password; --debug shows it to whoever asks.
+    return f"unexpected {type(error).__name__}", _DEBUG_HINT
+
+
+def _misspelt(error: click.UsageError) -> list[str]:
+    """Variables that nobody knows, where one was missed."""
+    missed = isinstance(error, click.MissingParameter)
+    return [str(each) for each in unknown_variables(os.environ)] if missed else []
+
+
+def _hint(error: OutboxError, call: Call) -> str:
+    if isinstance(error, SchemaError | PermissionDenied):
+        # Their own text has the command that mends it.
+        return ""
+    if isinstance(error, StorageError):
+        state = getattr(error.__cause__, "sqlstate", None)
+        cause = _HINTS_BY_STATE.get(state or "", "is the server up, and can it be reached from here?")
+        return f"{cause} The database is {call.database}" if call.database else cause
+    if isinstance(error, BrokerUnavailable):
+        return "is the broker up, can it be reached from here, and is the login right?"
+    return ""

@@ -1,0 +1,125 @@
+"""Kinds of values on the command line: each refuses what it cannot read with what it would accept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+from uuid import UUID
+
+import click
+
+from outbox_core.cli.call import current
+from outbox_core.config.durations import parse_duration
+from outbox_core.config.masking import masked_database_url
+from outbox_core.errors import InvalidTableName
+from outbox_core.table import TableName
+
+if TYPE_CHECKING:
+    from click import ParamType as ParamType
+else:
+
+    class ParamType(click.ParamType):
+        """Generic for type checkers; the class of click before 8.5 is not."""
+
+        def __class_getitem__(cls, item: object) -> type[ParamType]:
+            return cls
+
+
+class TableType(ParamType[TableName]):
+    """``name`` or ``schema.name``; several in a variable have commas between them."""
+
+    name = "table"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> TableName:
+        try:
+            return TableName.parse(value)
+        except InvalidTableName as error:
+            self.fail(str(error), param, ctx)
+
+    def split_envvar_value(self, rv: str) -> Sequence[str]:
+        return [part.strip() for part in rv.split(",") if part.strip()]
+
+
+class DatabaseType(ParamType[str]):
+    """A PostgreSQL URL. What was given is never repeated: it holds a password."""
+
+    name = "url"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        url = str(value)
+        if not url.startswith(("postgresql://", "postgres://")):
+            self.fail(
+                "it must begin with postgresql://, as in postgresql://user:password@host/name", param, ctx
+            )
+        note_database(url)
+        return url
+
+
+class DurationType(ParamType[float]):
+    """``200ms``, ``1s``, ``1m``, ``168h``, as seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_duration(str(value))
+        except ValueError as error:
+            self.fail(f"{error}, got {value!r}", param, ctx)
+
+
+class MomentType(ParamType[datetime]):
+    """A moment in ISO 8601, in UTC unless it says otherwise, or how long ago, as in ``2h``."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        text = str(value).strip()
+        try:
+            return datetime.now(UTC) - timedelta(seconds=parse_duration(text))
+        except ValueError:
+            pass
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            self._refuse(text, param, ctx)
+        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+    def _refuse(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> NoReturn:
+        self.fail(
+            f"expected a time such as 2026-01-31T08:00:00Z (UTC unless it has an offset), or how long ago such as 2h,"
+            f" got {text!r}",
+            param,
+            ctx,
+        )
+
+
+class UuidType(ParamType[UUID]):
+    """A UUID."""
+
+    name = "uuid"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> UUID:
+        try:
+            return value if isinstance(value, UUID) else UUID(str(value))
+        except ValueError:
+            self.fail(
+                f"expected a UUID such as 01890a5d-ac96-774b-bcce-b302099a8057, got {value!r}", param, ctx
+            )
+
+
+def note_database(url: str | None) -> None:
+    """Remember the database, without its secrets, for what is said when it fails."""
+    if url is not None:
+        current().database = masked_database_url(url)
+
+
+TABLE: Final = TableType()
+DATABASE: Final = DatabaseType()
+DURATION: Final = DurationType()
+MOMENT: Final = MomentType()
+UUID_VALUE: Final = UuidType()

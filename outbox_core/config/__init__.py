@@ -1,0 +1,31 @@
+"""Settings from the environment.
+
+    settings = Settings.from_env()
+    relay = settings.make_relay()
+
+`docs/reference/settings.md` lists every variable.
+"""
+
+from outbox_core.config.durations import format_duration, parse_duration
+from outbox_core.config.masking import masked_database_url
+from outbox_core.config.settings import (
+    LogSettings,
+    MetricsSettings,
+    Settings,
+    UnknownVariable,
+    unknown_variables,
+)
+from outbox_core.config.variables import VARIABLES, Variable
+
+__all__ = [
+    "VARIABLES",
+    "LogSettings",
+    "MetricsSettings",
+    "Settings",
+    "UnknownVariable",
+    "Variable",
+    "format_duration",
+    "masked_database_url",
+    "parse_duration",
+    "unknown_variables",
+]

@@ -1,0 +1,26 @@
+"""Database URLs without their secrets, for messages and logs."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+
+def masked_database_url(url: str) -> str:
+    """The scheme, user, hosts and database of a URL; the password and the values of options are left out.
+
+    What cannot be read as a PostgreSQL URL comes back as ``***``: a mistyped one shows its password in unexpected
+    places.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "***"
+    if parts.scheme not in ("postgresql", "postgres") or "@" in parts.path + parts.query or parts.fragment:
+        return "***"
+    credentials, at, hosts = parts.netloc.rpartition("@")
+    if "@" in credentials:
+        return "***"
+    user, colon, _ = credentials.partition(":")
+    shown = f"{user}:***@" if colon else f"{user}{at}"
+    options = "&".join(f"{pair.partition('=')[0]}=***" for pair in parts.query.split("&") if pair)
+    return f"{parts.scheme}://{shown}{hosts}{parts.path}{'?' if options else ''}{options}"

@@ -1,0 +1,1 @@
+INSERT INTO orders (event_id, customer, cents) VALUES ($1, $2, $3)

@@ -1,0 +1,13 @@
+"""What is wrong, or soon will be, between an application, its database and its broker, and what to do about it.
+
+    for finding in await diagnose():
+        print(finding)
+
+Nothing is changed: every check only reads, within a few seconds, and one that fails hides none of the others.
+"""
+
+from outbox_core.doctor.diagnosis import diagnose
+from outbox_core.doctor.finding import Finding, Severity, worst
+from outbox_core.doctor.limits import Limits
+
+__all__ = ["Finding", "Limits", "Severity", "diagnose", "worst"]

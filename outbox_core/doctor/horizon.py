@@ -1,0 +1,49 @@
+"""What keeps old versions of rows from being removed: a queue table suffers from it within minutes."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final
+
+from outbox_core.config import format_duration
+from outbox_core.doctor.finding import Finding, Severity
+
+if TYPE_CHECKING:
+    from outbox_core.doctor.case import Case
+
+_WHY: Final = (
+    "Rows that were claimed and published since it began cannot be vacuumed: claims read past more and more of their"
+    " remains, and the table grows."
+)
+_WHY_SLOT: Final = (
+    "The server keeps its log, and for some slots old rows too, until whoever reads the slot comes back: the disk"
+    " fills up."
+)
+
+
+async def check_horizon(case: Case) -> list[Finding]:
+    """Transactions, sessions idle in one, prepared ones and slots that nobody reads."""
+    text = files("outbox_core.stores.postgres").joinpath("doctor/horizon.sql").read_text(encoding="utf-8")
+    rows = await case.connection.fetch(text, case.limits.transaction_age)
+    if not rows:
+        return [Finding("horizon", Severity.OK, "nothing holds old rows back")]
+    return [_finding(row["kind"], row["name"], row["detail"], row["seconds"]) for row in rows]
+
+
+def _finding(kind: str, name: str, detail: str, seconds: float | None) -> Finding:
+    age = "" if seconds is None else f" for {format_duration(round(seconds))}"
+    by = f" ({detail})" if detail else ""
+    match kind:
+        case "transaction" | "idle":
+            state = "idle in transaction" if kind == "idle" else "in one transaction"
+            title = f"the session {name}{by} has been {state}{age}"
+            run = (f"SELECT pg_terminate_backend({name})",)
+        case "prepared":
+            title = f"the prepared transaction {name!r}{by} has been open{age}"
+            literal = name.replace("'", "''")
+            run = (f"ROLLBACK PREPARED '{literal}' -- or COMMIT PREPARED '{literal}'",)
+        case _:
+            title = f"nobody reads the replication slot {name}{by}"
+            run = (f"SELECT pg_drop_replication_slot('{name}')",)
+            return Finding("horizon", Severity.WARNING, title, _WHY_SLOT, run)
+    return Finding("horizon", Severity.WARNING, title, _WHY, run)

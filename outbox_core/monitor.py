@@ -1,0 +1,106 @@
+"""Looking at tables: once, for whoever asks, or at an interval, for a relay's observers and its health."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from outbox_core.errors import ConfigError, StorageError
+from outbox_core.observer import Measured
+from outbox_core.status import Look, TableStatus
+from outbox_core.stores.postgres.upkeep import PostgresUpkeep
+from outbox_core.table import TableName
+from outbox_core.upkeep import Kept, Reporting
+
+if TYPE_CHECKING:
+    from outbox_core.observer import Event
+
+_LONGEST_FACTOR: Final = 8
+_logger: Final = logging.getLogger("outbox_core.monitor")
+
+
+async def read_status(
+    source: str | Reporting | Kept,
+    *tables: str | TableName,
+    look: Look | None = None,
+    timeout: float = 5.0,
+    connect: Mapping[str, Any] | None = None,
+) -> list[TableStatus]:
+    """How each table stands now, in the order given, at a cost that does not grow with the tables.
+
+    ``source`` is the database's URL, for which a session is opened and closed again, or a store that is open. No
+    statement takes longer than ``timeout`` seconds. ``connect`` is passed to ``asyncpg.connect``.
+    """
+    names = [TableName.parse(table) for table in tables]
+    if isinstance(source, str):
+        async with PostgresUpkeep.connect(source, *names, timeout=timeout, connect=connect) as upkeep:
+            return [await upkeep.status(name, look or Look()) for name in names]
+    store = source.upkeep if isinstance(source, Kept) else source
+    return [await store.status(name, look or Look()) for name in names]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonitorSettings:
+    """How often (s) a relay looks at its tables, and how far a look goes."""
+
+    enabled: bool = True
+    interval: float = 15.0
+    look: Look = field(default_factory=Look)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.interval < math.inf:
+            raise ConfigError(
+                f"interval must be a number of seconds greater than 0 and finite, got {self.interval!r}"
+            )
+
+
+class Monitor:
+    """Looks at tables one after the other, every ``interval``, and tells it as `Measured`.
+
+    A look that fails is left out: the last one stays the latest, with its time in it. The next waits longer the more
+    often that happens, up to eight intervals, so that a database in trouble is not asked for figures on top.
+    """
+
+    def __init__(
+        self,
+        store: Reporting | Kept,
+        tables: Sequence[TableName],
+        settings: MonitorSettings,
+        observe: Callable[[Event], None],
+    ) -> None:
+        self._store: Reporting = store.upkeep if isinstance(store, Kept) else store
+        self._tables = tables
+        self._settings = settings
+        self._observe = observe
+        self._complaint = ""
+
+    async def run(self) -> None:
+        """Look at once, and then every interval, until cancelled."""
+        factor = 1
+        while True:
+            factor = 1 if await self.look() else min(2 * factor, _LONGEST_FACTOR)
+            await anyio.sleep(factor * self._settings.interval)
+
+    async def look(self) -> bool:
+        """One look at every table; false when one of them failed."""
+        for table in self._tables:
+            try:
+                status = await self._store.status(table, self._settings.look)
+            except Exception as error:  # figures are not worth a relay
+                self._complain(table, error)
+                return False
+            self._observe(Measured(table, status))
+        self._complaint = ""
+        return True
+
+    def _complain(self, table: TableName, error: Exception) -> None:
+        why = str(error) if isinstance(error, StorageError) else type(error).__name__
+        complaint = f"{table}: the table's figures cannot be read, the last ones stand: {why}"
+        if complaint != self._complaint:
+            _logger.warning("%s", complaint, extra={"outbox_table": str(table)})
+        self._complaint = complaint

@@ -1,0 +1,37 @@
+"""What a relay does beside delivering: keeping its tables small, and looking at how they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from outbox_core.cleaner import Cleaner, CleanerSettings
+from outbox_core.monitor import Monitor, MonitorSettings
+from outbox_core.upkeep import Kept
+
+if TYPE_CHECKING:
+    from outbox_core.observer import Event
+    from outbox_core.store import Store
+    from outbox_core.table import TableName
+
+
+@dataclass(frozen=True, slots=True)
+class Chores:
+    """Which of them a relay does, each on its own sessions; a store without upkeep has none."""
+
+    cleaner: CleanerSettings | None = None
+    monitor: MonitorSettings | None = None
+
+    def of(
+        self, store: Store, tables: Sequence[TableName], observe: Callable[[Event], None]
+    ) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        """What is to be run until the relay stops. None of it raises."""
+        if not isinstance(store, Kept):
+            return []
+        chores: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        if self.cleaner is not None:
+            chores += [Cleaner(store, table, self.cleaner, observers=(observe,)).run for table in tables]
+        if self.monitor is not None:
+            chores.append(Monitor(store, tables, self.monitor, observe).run)
+        return chores

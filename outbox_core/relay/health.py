@@ -1,0 +1,181 @@
+"""Whether a relay lives, can do its work and keeps up, from what it has told: no question to the database."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from outbox_core import observer as events
+from outbox_core.errors import ConfigError
+from outbox_core.relay.state import RelayState
+from outbox_core.status import Count, TableStatus
+
+if TYPE_CHECKING:
+    from outbox_core.observer import Event
+    from outbox_core.relay.settings import RelaySettings
+    from outbox_core.table import TableName
+
+_TROUBLE_SLACK: Final = 2.0
+"""Seconds after a try was due that trouble is still thought to last when nothing was heard."""
+_STALE_INTERVALS: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthLimits:
+    """From where on a relay lags: pending messages of a table, seconds the oldest of them has waited. None: never."""
+
+    max_pending: int | None = None
+    max_age: float | None = 300.0
+
+    def __post_init__(self) -> None:
+        for name in ("max_pending", "max_age"):
+            value: float | None = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise ConfigError(f"{name} must be a number that is not negative, or None, got {value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class TableHealth:
+    """One table of a relay. ``term`` is None while the relay stands by. ``status`` is the last look at it."""
+
+    table: TableName
+    term: int | None
+    status: TableStatus | None
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The state of a relay, and ``reasons`` in words for whatever is not as it should be.
+
+    ``live``: it has not ended; one that is not live must be started again. ``ready``: it runs and the database answers;
+    one that stands by for another leader is ready. ``lagging``: more waits, or for longer, than the limits allow, or
+    nobody can tell because the figures are too old. A destination that is away is a reason and makes nothing else
+    worse by itself: no restart brings it back.
+    """
+
+    live: bool
+    ready: bool
+    lagging: bool
+    lag: float | None
+    """Seconds that the oldest pending message of all tables has waited, as of the last look. None when not known."""
+    pending: Count | None
+    reasons: tuple[str, ...]
+    tables: tuple[TableHealth, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """For an answer over HTTP: plain values. The reasons name tables and destinations, no addresses."""
+        pending = None if self.pending is None else {"value": self.pending.value, "exact": self.pending.exact}
+        return {
+            "live": self.live,
+            "ready": self.ready,
+            "lagging": self.lagging,
+            "lag_seconds": self.lag,
+            "pending": pending,
+            "reasons": list(self.reasons),
+        }
+
+
+class Vitals:
+    """An observer that remembers what `Health` is made of. Times are of this process's monotonic clock."""
+
+    def __init__(
+        self, tables: Sequence[TableName], settings: RelaySettings, measured_every: float | None
+    ) -> None:
+        self._tables = tables
+        self._settings = settings
+        self._measured_every = measured_every
+        self._began = time.monotonic()
+        self._terms: dict[TableName, int] = {}
+        self._looks: dict[TableName, tuple[float, TableStatus]] = {}
+        self._trouble: dict[TableName, tuple[float, str]] = {}
+        """Until when, and why, a table's database is thought not to answer."""
+        self._away: dict[str, float] = {}
+
+    def __call__(self, event: Event, /) -> None:
+        now = time.monotonic()
+        match event:
+            case events.Measured():
+                self._looks[event.table] = (now, event.status)
+                self._trouble.pop(event.table, None)
+            case events.Claimed():
+                self._trouble.pop(event.table, None)
+            case events.Reconnecting():
+                until = now + event.retry_in + self._settings.database_timeout + _TROUBLE_SLACK
+                self._trouble[event.table] = (until, event.error)
+            case events.LeaderGained():
+                self._terms[event.table] = event.term
+                self._trouble.pop(event.table, None)
+            case events.LeaderLost():
+                self._terms.pop(event.table, None)
+            case events.BreakerOpened():
+                self._away.setdefault(event.destination, now)
+            case events.BreakerClosed():
+                self._away.pop(event.destination, None)
+            case _:
+                pass
+
+    def health(self, state: RelayState, ended_with: BaseException | None, limits: HealthLimits) -> Health:
+        """The verdict at this moment."""
+        now = time.monotonic()
+        trouble = [(table, why) for table, (until, why) in self._trouble.items() if now < until]
+        running = state is RelayState.RUNNING
+        lagging = self._lagging(now, limits) if running else []
+        reasons: list[str] = []
+        if ended_with is not None:
+            reasons.append(f"the relay ended with {type(ended_with).__name__}")
+        elif not running:
+            reasons.append(f"the relay is {state.value}")
+        if running:
+            reasons += [f"{table}: the database does not answer: {why}" for table, why in trouble]
+            reasons += [f"{name} is away since {now - since:.0f} s" for name, since in self._away.items()]
+            reasons += self._leaderless(now) + lagging
+        statuses = [status for _, status in self._looks.values()]
+        ages = [status.oldest_pending_age or 0.0 for status in statuses]
+        complete = len(statuses) == len(self._tables)
+        return Health(
+            live=state is not RelayState.STOPPED,
+            ready=running and not trouble,
+            lagging=bool(lagging),
+            lag=max(ages) if complete else None,
+            pending=sum((status.pending for status in statuses), Count(0)) if complete else None,
+            reasons=tuple(reasons),
+            tables=tuple(self._table(table) for table in self._tables),
+        )
+
+    def _table(self, table: TableName) -> TableHealth:
+        look = self._looks.get(table)
+        return TableHealth(table, self._terms.get(table), None if look is None else look[1])
+
+    def _lagging(self, now: float, limits: HealthLimits) -> list[str]:
+        if self._measured_every is None:
+            return []
+        reasons: list[str] = []
+        for table in self._tables:
+            at, status = self._looks.get(table, (self._began, None))
+            if now - at > _STALE_INTERVALS * self._measured_every + self._settings.database_timeout:
+                reasons.append(f"{table}: the last figures are {now - at:.0f} s old")
+            elif status is not None:
+                age, pending = status.oldest_pending_age or 0.0, status.pending
+                if limits.max_age is not None and age > limits.max_age:
+                    reasons.append(
+                        f"{table}: the oldest message has waited {age:.0f} s, more than {limits.max_age:g} s"
+                    )
+                if limits.max_pending is not None and pending.value > limits.max_pending:
+                    reasons.append(
+                        f"{table}: {pending} messages are pending, more than {limits.max_pending:,}"
+                    )
+        return reasons
+
+    def _leaderless(self, now: float) -> list[str]:
+        """A stand-by for nobody; during an election that is nothing out of the ordinary."""
+        takeover = self._settings.takeover
+        if not self._settings.single_active or now - self._began < 2 * takeover:
+            return []
+        silent: list[str] = []
+        for table, (at, status) in self._looks.items():
+            heartbeat = None if status.leader is None else status.leader.heartbeat_age
+            if table not in self._terms and now - at < takeover and (heartbeat or takeover) >= takeover:
+                silent.append(f"{table}: nobody leads")
+        return silent

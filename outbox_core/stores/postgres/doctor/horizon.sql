@@ -1,0 +1,33 @@
+-- What keeps old row versions from being removed: transactions, prepared ones, standbys and slots, oldest first.
+SELECT kind, name, detail, extract(epoch FROM age)::float8 AS seconds
+FROM (
+    SELECT
+        CASE WHEN state LIKE 'idle in transaction%' THEN 'idle' ELSE 'transaction' END AS kind,
+        pid::text AS name,
+        concat_ws(', ', 'user ' || usename, nullif(application_name, ''), client_addr::text) AS detail,
+        clock_timestamp() - xact_start AS age
+    FROM pg_stat_activity
+    WHERE
+        datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
+        AND backend_type = 'client backend'
+        AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL OR state LIKE 'idle in transaction%')
+    UNION ALL
+    SELECT 'prepared', gid, 'user ' || owner, clock_timestamp() - prepared
+    FROM pg_prepared_xacts
+    WHERE database = current_database()
+    UNION ALL
+    SELECT
+        'slot', slot_name::text,
+        concat_ws(
+            ', ', slot_type,
+            CASE WHEN NOT pg_is_in_recovery() THEN
+                pg_size_pretty(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)) || ' of WAL kept for it'
+            END
+        ),
+        NULL
+    FROM pg_replication_slots
+    WHERE NOT active AND (xmin IS NOT NULL OR catalog_xmin IS NOT NULL OR restart_lsn IS NOT NULL)
+) AS holder
+WHERE kind = 'slot' OR age > make_interval(secs => $1)
+ORDER BY kind, age DESC NULLS LAST
+LIMIT 20

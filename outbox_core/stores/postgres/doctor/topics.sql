@@ -1,0 +1,22 @@
+-- Topics in use: of the first messages that wait, and of those published last.
+SELECT topic
+FROM (
+    (
+        SELECT topic
+        FROM {table}
+        WHERE published_at IS NULL AND dead_at IS NULL
+        ORDER BY available_at, sequence
+        LIMIT 1000
+    )
+    UNION ALL
+    (
+        SELECT topic
+        FROM {table}
+        WHERE published_at IS NOT NULL
+        ORDER BY published_at DESC, sequence DESC
+        LIMIT 1000
+    )
+) AS seen
+GROUP BY topic
+ORDER BY topic
+LIMIT 50
