@@ -16,6 +16,7 @@ from outbox_core.errors import (
     ConfigError,
     EmbeddedServerError,
     MessageError,
+    MissingExtra,
     OutboxError,
     PermissionDenied,
     ProviderError,
@@ -158,6 +159,10 @@ def _misspelt(error: click.UsageError) -> list[str]:
 
 
 def _hint(error: OutboxError, call: Call) -> str:
+    if isinstance(error, EmbeddedServerError) or (
+        isinstance(error, MissingExtra) and error.extra == "embedded"
+    ):
+        return _INSTEAD
     if isinstance(error, SchemaError | PermissionDenied):
         # Their own text has the command that mends it.
         return ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -30,17 +29,17 @@ class Tail:
         self._inner = inner
         self._output = output
         self._before = before
-        self._entered = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         if isinstance(self._inner, Managed):
-            await self._entered.enter_async_context(self._inner)
+            await self._inner.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._entered.aclose()
+        if isinstance(self._inner, Managed):
+            await self._inner.__aexit__(kind, error, trace)
 
     async def dispatch(self, message: DispatchedMessage, /) -> None:
         if self._before is not None:

@@ -101,14 +101,12 @@ async def _look(url: str, figures: Figures) -> None:
 async def _drain(figures: Figures, warehouse: Warehouse, timeout: float) -> None:
     """Wait until all is delivered and taken in, but not for ever: the ledger tells what is missing."""
     with anyio.move_on_after(timeout):
-        while True:
-            await _until(lambda: figures.published == figures.enqueued == figures.consumed, timeout)
-            if await warehouse.caught_up():
-                return
+        await _until(lambda: figures.published == figures.enqueued == figures.consumed, timeout)
+        while not await warehouse.caught_up():
             await anyio.sleep(_LOOK_INTERVAL)
 
 
 async def _until(reached: Callable[[], bool], timeout: float) -> None:
-    with anyio.move_on_after(timeout):
-        while not reached():
-            await anyio.sleep(_LOOK_INTERVAL)
+    deadline = anyio.current_time() + timeout
+    while not reached() and anyio.current_time() < deadline:
+        await anyio.sleep(_LOOK_INTERVAL)

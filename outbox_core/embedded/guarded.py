@@ -32,7 +32,8 @@ class Command:
     """What to run: ``arguments`` after all of ``before`` have succeeded. Whatever they print goes to ``log``.
 
     ``stop`` is the signal that ends it and ``patience`` the seconds after which it is killed; ``orphaned`` is the
-    signal it gets should its guard be killed. ``environment`` is the whole of it; None: this process's own. The folder ``remove`` is deleted in the end, however the end comes.
+    signal it gets should its guard be killed. ``environment`` is the whole of it; None: this process's own. The folder
+    ``remove`` is deleted in the end, however the end comes.
     """
 
     name: str

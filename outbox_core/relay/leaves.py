@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import anyio
@@ -23,6 +24,10 @@ from outbox_core.relay.breaker import Breaker, BreakerState
 if TYPE_CHECKING:
     from outbox_core.meta import DispatchedMessage
     from outbox_core.relay.backoff import Backoff
+
+
+PROBE_SECONDS: Final = 5.0
+"""The longest wait between two probes of a destination that is away: they cost little, and it is to be seen soon."""
 
 
 class Leaf:
@@ -132,7 +137,8 @@ class Leaves:
 
     def __init__(self, root: Dispatcher, backoff: Backoff, patience: float) -> None:
         self._root = root
-        self._routes = isinstance(root, Routing)
+        self.many: Final = isinstance(root, Routing)
+        """Whether there may be several destinations."""
         self._backoff = backoff
         self._patience = patience
         self._by_topic: dict[str, Leaf] = {}
@@ -164,12 +170,15 @@ class Leaves:
     @property
     def all_away(self) -> bool:
         """Whether there is nowhere to dispatch to: a single destination, and it is away."""
-        return not self._routes and any(leaf.is_open for leaf in self._by_dispatcher.values())
+        return not self.many and any(leaf.is_open for leaf in self._by_dispatcher.values())
 
     def _leaf(self, dispatcher: Dispatcher) -> Leaf:
         leaf = self._by_dispatcher.get(id(dispatcher))
         if leaf is None:
-            leaf = Leaf(dispatcher, Breaker(self._backoff, self._patience), self._tell)
+            backoff = self._backoff
+            if isinstance(dispatcher, Probing):
+                backoff = replace(backoff, cap=min(backoff.cap, PROBE_SECONDS))
+            leaf = Leaf(dispatcher, Breaker(backoff, self._patience), self._tell)
             self._by_dispatcher[id(dispatcher)] = leaf
             if self.found is not None:
                 self.found(leaf)

@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
-from outbox_core.dispatcher import BatchDispatcher, Outcome
+from outbox_core.dispatcher import Outcome
 from outbox_core.errors import DispatchInterrupted, DispatchTimeout, InvalidDispatcherReturn
 from outbox_core.relay import clock
+from outbox_core.relay.budget import Budget
+from outbox_core.relay.window import dispatch_window
 from outbox_core.relay.worker import Worker
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ class Outlet:
         leaf: Leaf,
         *,
         timeout: float,
-        concurrency: int,
+        budget: Budget,
         window: int,
         settle: Settle,
         give_back: Callable[[Sequence[Row], str], None],
@@ -55,13 +57,14 @@ class Outlet:
         self.leaf = leaf
         self.ready: deque[Row] = deque()
         self._timeout = timeout
-        self._limit = WINDOWS if leaf.batches else concurrency
+        self._budget = Budget(WINDOWS, shared=False) if leaf.batches else budget
+        self._held = 0
         self._window = window if leaf.batches else 1
         self._settle = settle
         self._give_back = give_back
         self._crashed = crashed
         self._workers: dict[Worker, None] = {}
-        self._idle: list[asyncio.Future[None]] = []
+        self._idle: list[tuple[Worker, asyncio.Future[None]]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
         self._stop_by = inf
@@ -71,13 +74,18 @@ class Outlet:
         if not self.ready or self.leaf.is_open:
             return
         wanted = -(-len(self.ready) // self._window)
-        while wanted > 0 and self._idle:
-            waiter = self._idle.pop()
-            if not waiter.done():
+        while wanted > 0 and (self._idle or len(self._workers) < self._budget.places):
+            if not self._budget.take(self._held):
+                self._budget.when_free(self.poke)
+                return
+            self._held += 1
+            wanted -= 1
+            if self._idle:
+                worker, waiter = self._idle.pop()
+                worker.has_place = True
                 waiter.set_result(None)
-                wanted -= 1
-        for _ in range(min(wanted, self._limit - len(self._workers))):
-            self._start()
+            else:
+                self._start()
 
     def flush(self) -> list[Row]:
         """Take back everything that is not with the dispatcher yet."""
@@ -89,9 +97,9 @@ class Outlet:
         """Let what is with the dispatcher end by ``deadline``, then cut it off; the rows that had to be left behind."""
         self._stopping = True
         self._stop_by = min(self._stop_by, deadline)
-        for waiter in self._idle:
-            if not waiter.done():
-                waiter.set_result(None)
+        for _, waiter in self._idle:
+            waiter.set_result(None)
+        self._idle.clear()
         try:
             while self._workers and (left := self._stop_by - clock.now()) > 0:
                 await self._wait(min(left, _HASTE_SECONDS))
@@ -125,6 +133,7 @@ class Outlet:
 
     def _ended(self, worker: Worker, task: asyncio.Task[None]) -> None:
         self._workers.pop(worker, None)
+        self._give_place_back(worker)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._crashed(error)
@@ -139,7 +148,7 @@ class Outlet:
         while not self._stopping:
             row = self._next(now)
             if row is None:
-                await self._rest()
+                await self._rest(worker)
                 now = time()
                 continue
             worker.rows = (row,)
@@ -172,6 +181,8 @@ class Outlet:
             since_pause += 1
             if since_pause >= _FAIR_SHARE or now - paused_at >= _FAIR_SECONDS:
                 since_pause = 0
+                if self._budget.wants_back(self._held, self.poke):
+                    return
                 await asyncio.sleep(0)
                 now = paused_at = time()
 
@@ -185,12 +196,12 @@ class Outlet:
             while len(rows) < self._window and (row := self._next(now)) is not None:
                 rows.append(row)
             if not rows:
-                await self._rest()
+                await self._rest(worker)
                 continue
             worker.rows, worker.since, worker.deadline = rows, now, now + self._timeout + OVERTIME / 2
             if self._timer is None:
                 self._watch(worker.deadline)
-            outcomes = await self._dispatch_window(rows, now + self._timeout)
+            outcomes = await dispatch_window(leaf, rows, now + self._timeout)
             if worker.left_behind:
                 return
             worker.rows = ()
@@ -218,31 +229,22 @@ class Outlet:
                 break
         return None
 
-    async def _rest(self) -> None:
+    async def _rest(self, worker: Worker) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._idle.append(waiter)
+        idle = (worker, waiter)
+        self._idle.append(idle)
+        self._give_place_back(worker)
         try:
             await waiter
         finally:
-            if waiter in self._idle:
-                self._idle.remove(waiter)
+            if idle in self._idle:
+                self._idle.remove(idle)
 
-    async def _dispatch_window(self, rows: Sequence[Row], deadline: float) -> Sequence[Outcome]:
-        dispatcher = cast("BatchDispatcher", self.leaf.dispatcher)
-        try:
-            outcomes = await dispatcher.dispatch_many([row.message for row in rows], deadline=deadline)
-            if len(outcomes) != len(rows):
-                raise InvalidDispatcherReturn(self.leaf.name, outcomes)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # whatever a dispatcher raises is the messages' outcome
-            return [error] * len(rows)
-        return [self._checked(outcome) for outcome in outcomes]
-
-    def _checked(self, outcome: object) -> Outcome:
-        if outcome is None or isinstance(outcome, BaseException):
-            return outcome
-        return InvalidDispatcherReturn(self.leaf.name, outcome)
+    def _give_place_back(self, worker: Worker) -> None:
+        if worker.has_place:
+            worker.has_place = False
+            self._held -= 1
+            self._budget.give()
 
     def _cut_off(self, worker: Worker, task: asyncio.Task[None]) -> BaseException:
         """What a cancellation meant: the deadline, or the end of the relay."""
@@ -281,6 +283,7 @@ class Outlet:
             return 0
         worker.left_behind = True
         self._workers.pop(worker, None)
+        self._give_place_back(worker)
         _logger.error(
             "the dispatcher %s ignored %s and was left behind with %d message(s);"
             " it must let CancelledError through",

@@ -169,7 +169,7 @@ class FaultyStore:
         write: Callable[[], Awaitable[set[UUID]]],
     ) -> set[UUID]:
         async def written() -> set[UUID]:
-            rows = {row.record.id: row for row in self.inner.table(table).rows.values()}
+            rows = {row.id: row for row in self.inner.table(table).rows.values()}
             good = {name for name, token in leases if name in rows and rows[name].lock_token == token}
             stale = [rows[name] for name, _ in leases if name in rows and name not in good]
             before = repr(stale)

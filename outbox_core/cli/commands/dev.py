@@ -25,10 +25,10 @@ from outbox_core.dispatcher import load_dispatcher
 from outbox_core.embedded.nats import EmbeddedNats
 from outbox_core.embedded.postgres import EmbeddedPostgres
 from outbox_core.relay import Relay
-from outbox_core.table import TableName
 
 if TYPE_CHECKING:
     from outbox_core.embedded.server import EmbeddedServer
+    from outbox_core.table import TableName
 
 _POSTGRES_PORT: Final = 15432
 _NATS_PORT: Final = 14222
