@@ -118,6 +118,13 @@ def types(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation site into `site/`; a broken link or a warning is an error."""
+    install_locked(session, "docs")
+    session.run("sphinx-build", "-W", "--keep-going", "-q", "docs", *(session.posargs or ["site"]))
+
+
+@nox.session
 def packaging(session: nox.Session) -> None:
     """Build the 4 wheels and sdists, look inside, install each cleanly, run the unit tests on the wheels."""
     install_locked(session, "test")
