@@ -4,8 +4,8 @@
 
 Each figure stands beside the broker's own client, publishing the same bytes in windows of the relay's size and awaiting
 every acknowledgement. A relay does that and drains a table besides, so the rate it is held against is
-``1 / (1 / plain + 1 / drain)``, with the drain of the same rows into a dispatcher that does nothing. Brokers are private
-ones with their default settings, or those of the environment (``OUTBOX_TEST_KAFKA_URL`` and so on).
+``1 / (1 / plain + 1 / drain)``, with the drain of the same rows into a dispatcher that does nothing. Brokers are
+private ones with their default settings, or those of the environment (``OUTBOX_TEST_KAFKA_URL`` and so on).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.services.nats import NatsServer
 from tests.services.rabbitmq import RabbitMQServer
 from tests.services.session import Services
 
-SERVERS = {"kafka": KafkaServer, "nats": NatsServer, "amqp": RabbitMQServer}
+SERVERS: dict[str, Any] = {"kafka": KafkaServer, "nats": NatsServer, "amqp": RabbitMQServer}
 WINDOW = 500
 """Messages of a window: what a relay with its defaults hands to a dispatcher while a backlog lasts."""
 BAR = 0.8

@@ -94,7 +94,7 @@ async def rabbitmq(address: str) -> AsyncGenerator[Client]:
         )
         confirmation = await channel.default_exchange.publish(message, TOPIC, mandatory=True)
         if not isinstance(confirmation, spec.Basic.Ack):
-            raise RuntimeError(f"not confirmed: {confirmation}")
+            raise TypeError(f"not confirmed: {confirmation}")
 
     class Rabbit:
         async def publish(self, window: Sequence[Ready], /) -> None:

@@ -12,8 +12,13 @@ import click
 T = TypeVar("T")
 
 
-async def until_terminated(work: Callable[[], Awaitable[T]]) -> T:
-    """Do the work; SIGTERM cancels it, and once it has cleaned up ``click.Abort`` is raised, as after Ctrl-C."""
+async def until_terminated(
+    work: Callable[[], Awaitable[T]], *, beside: Callable[[], Awaitable[None]] | None = None
+) -> T:
+    """Do the work, and what goes ``beside`` it until it is done.
+
+    SIGTERM cancels it, and once it has cleaned up ``click.Abort`` is raised, as after Ctrl-C.
+    """
     results: list[T] = []
     async with anyio.create_task_group() as tasks:
 
@@ -24,6 +29,8 @@ async def until_terminated(work: Callable[[], Awaitable[T]]) -> T:
                     return
 
         tasks.start_soon(listen)
+        if beside is not None:
+            tasks.start_soon(beside)
         results.append(await work())
         tasks.cancel_scope.cancel()
     if not results:

@@ -44,7 +44,7 @@ async def perform(plan: Plan, stage: Stage) -> Ledger:
                 tasks.start_soon(_look, postgres.url, stage.figures)
                 await _acts(plan, stage, relay, nats)
                 await service.close()
-                stage.tell("no more orders; what is left is delivered", "calm")
+                stage.tell("no more orders; what is still due is delivered", "calm")
                 await _drain(stage.figures, warehouse, plan.drain_timeout)
                 tasks.cancel_scope.cancel()
             async with session(postgres.url) as connection:
@@ -65,13 +65,13 @@ async def _acts(plan: Plan, stage: Stage, relay: RelayProcess, nats: EmbeddedNat
         await anyio.sleep(plan.duration * share)
 
     async def delivered_more() -> None:
-        """What a relay is up for, before the next thing breaks; a slow machine may take its time."""
-        before = stage.figures.consumed
-        await _until(lambda: stage.figures.consumed > before, _RELAY_TIMEOUT)
+        """Wait for the relay at work; a slow machine may take its time over starting one."""
+        before = stage.figures.published
+        await _until(lambda: stage.figures.published > before, _RELAY_TIMEOUT)
 
     stage.tell(f"orders come in, {plan.rate} a second; every {plan.refused_every}th is rolled back", "calm")
     await delivered_more()
-    stage.tell("the first events have reached the consumer", "calm")
+    stage.tell("the relay is at work", "calm")
     await pause(plan.calm)
     await nats.freeze()
     stage.tell("kill -STOP: the broker is frozen", "broken")
@@ -85,7 +85,7 @@ async def _acts(plan: Plan, stage: Stage, relay: RelayProcess, nats: EmbeddedNat
     await nats.thaw()
     stage.tell("kill -CONT: the broker goes on where it stood", "mended")
     await delivered_more()
-    stage.tell("what has piled up is delivered", "mended")
+    stage.tell("the new relay delivers what has piled up", "mended")
     await pause(plan.mended)
 
 
@@ -102,11 +102,15 @@ async def _drain(figures: Figures, warehouse: Warehouse, timeout: float) -> None
     """Wait until all is delivered and taken in, but not for ever: the ledger tells what is missing."""
     with anyio.move_on_after(timeout):
         await _until(lambda: figures.published == figures.enqueued == figures.consumed, timeout)
-        while not await warehouse.caught_up():
+        while True:
+            if await warehouse.caught_up():
+                return
             await anyio.sleep(_LOOK_INTERVAL)
 
 
 async def _until(reached: Callable[[], bool], timeout: float) -> None:
-    deadline = anyio.current_time() + timeout
-    while not reached() and anyio.current_time() < deadline:
-        await anyio.sleep(_LOOK_INTERVAL)
+    with anyio.move_on_after(timeout):
+        while True:
+            if reached():
+                return
+            await anyio.sleep(_LOOK_INTERVAL)

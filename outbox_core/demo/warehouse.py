@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
 
 import anyio
@@ -14,15 +14,14 @@ from outbox_core.extras import needs_extra
 from outbox_core.headers import EVENT_ID
 
 with needs_extra("nats", feature="the demonstration"):
-    import nats
     from nats.aio.client import Client
     from nats.errors import Error as NatsError
+    from nats.js import JetStreamContext
     from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig
 
 if TYPE_CHECKING:
     from asyncpg import Connection
     from nats.aio.msg import Msg
-    from nats.js import JetStreamContext
 
     from outbox_core.demo.stage import Figures
 
@@ -32,6 +31,7 @@ _BATCH: Final = 200
 _FETCH_TIMEOUT: Final = 0.5
 _ACK_WAIT: Final = 4.0
 _CONNECT_TIMEOUT: Final = 5
+_ANSWER_TIMEOUT: Final = 2.0
 _CLOSE_TIMEOUT: Final = 2.0
 # JetStream hides what is repeated within two minutes. Other brokers do not, and the demonstration is to show what a
 # consumer must expect from any of them: 100 ms is the shortest that the server accepts.
@@ -48,15 +48,15 @@ class Warehouse:
         self._client = Client()
 
     @property
-    def _stream(self) -> JetStreamContext:
-        return self._client.jetstream(timeout=2.0)
+    def _stream(self) -> Any:
+        return JetStreamContext(self._client, timeout=_ANSWER_TIMEOUT)
 
     async def __aenter__(self) -> Self:
-        self._client = await nats.connect(
+        await self._client.connect(
             self._nats_url,
             connect_timeout=_CONNECT_TIMEOUT,
             max_reconnect_attempts=-1,
-            reconnect_time_wait=0.2,
+            reconnect_time_wait=1,
             error_cb=_unheard,
         )
         await self._stream.add_stream(

@@ -32,7 +32,7 @@ def main(text: str) -> int:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     # Handlers, unlike SIG_IGN, are not inherited by what is started here.
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, _wake)
     log = os.open(spec["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     code = 0
     try:
@@ -109,6 +109,11 @@ def _parting_signal(number: int) -> Callable[[], object] | None:
     except (ImportError, OSError, AttributeError):
         return None
     return lambda: prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+
+def _wake(number: int, frame: object) -> None:
+    """The byte that the signal writes to the wake-up pipe is all that is needed."""
+    del number, frame
 
 
 def _say(text: str) -> None:

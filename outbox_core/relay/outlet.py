@@ -79,13 +79,15 @@ class Outlet:
                 self._budget.when_free(self.poke)
                 return
             self._held += 1
-            wanted -= 1
             if self._idle:
                 worker, waiter = self._idle.pop()
                 worker.has_place = True
+                if waiter.done():
+                    continue  # cancelled, and about to end
                 waiter.set_result(None)
             else:
                 self._start()
+            wanted -= 1
 
     def flush(self) -> list[Row]:
         """Take back everything that is not with the dispatcher yet."""
@@ -97,14 +99,17 @@ class Outlet:
         """Let what is with the dispatcher end by ``deadline``, then cut it off; the rows that had to be left behind."""
         self._stopping = True
         self._stop_by = min(self._stop_by, deadline)
-        for _, waiter in self._idle:
-            waiter.set_result(None)
-        self._idle.clear()
+        while self._idle:
+            _, waiter = self._idle.pop()
+            if not waiter.done():
+                waiter.set_result(None)
         try:
             while self._workers and (left := self._stop_by - clock.now()) > 0:
                 await self._wait(min(left, _HASTE_SECONDS))
         finally:
-            self._cut()
+            for worker in self._workers:
+                if worker.task is not None:
+                    worker.task.cancel()
         await self._wait(OVERTIME / 2)
         if self._timer is not None:
             self._timer.cancel()
@@ -113,11 +118,6 @@ class Outlet:
     def hasten(self, deadline: float) -> None:
         """Cut off by ``deadline`` what a stop, in progress or to come, waits for."""
         self._stop_by = min(self._stop_by, deadline)
-
-    def _cut(self) -> None:
-        for worker in self._workers:
-            if worker.task is not None:
-                worker.task.cancel()
 
     async def _wait(self, seconds: float) -> None:
         tasks = [worker.task for worker in self._workers if worker.task is not None]
@@ -182,6 +182,7 @@ class Outlet:
             if since_pause >= _FAIR_SHARE or now - paused_at >= _FAIR_SECONDS:
                 since_pause = 0
                 if self._budget.wants_back(self._held, self.poke):
+                    self._budget.when_free(self.poke)
                     return
                 await asyncio.sleep(0)
                 now = paused_at = time()
@@ -231,14 +232,13 @@ class Outlet:
 
     async def _rest(self, worker: Worker) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        idle = (worker, waiter)
-        self._idle.append(idle)
+        self._idle.append((worker, waiter))
         self._give_place_back(worker)
         try:
             await waiter
-        finally:
-            if idle in self._idle:
-                self._idle.remove(idle)
+        except BaseException:
+            self._idle = [idle for idle in self._idle if idle[0] is not worker]
+            raise
 
     def _give_place_back(self, worker: Worker) -> None:
         if worker.has_place:

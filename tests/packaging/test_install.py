@@ -74,6 +74,16 @@ def test_a_missing_extra_says_how_to_get_it(built: dict[str, Built], environment
     assert "pip install 'outbox-core[psycopg]'" in environment.run("-c", program)
 
 
+def test_the_command_without_its_extra_says_how_to_get_it(
+    built: dict[str, Built], environment: Environment
+) -> None:
+    environment.install(built["outbox-core"].wheel)
+    command = environment.python.with_name("outbox")
+    done = subprocess.run([command, "--help"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "pip install 'outbox-core[cli]'" in done.stderr
+
+
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_an_adapter_installs_imports_and_its_dispatchers_load(
     built: dict[str, Built], environment: Environment, name: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nats import errors
 from nats.js.api import Header
@@ -65,18 +65,14 @@ def read_answer(answer: asyncio.Future[Msg], subject: str, stream: str | None) -
             f"no JetStream stream stores the subject {subject!r}; create one, or add the subject to one"
         )
     try:
-        content: object = json.loads(msg.data)
-    except ValueError:
+        content: Any = json.loads(msg.data)
+        if "error" in content:
+            details = content["error"]
+            return _refusal(details["err_code"], details["code"], details["description"], subject, stream)
+        stored = bool(content["stream"] and content["seq"])
+    except (ValueError, TypeError, KeyError):  # it is not JSON, or has not the members of an answer
         return not_an_ack(subject)
-    match content:
-        case {"error": {"code": int(status), "err_code": int(code), "description": str(text)}}:
-            return _refusal(code, status, text, subject, stream)
-        case {"error": _}:
-            return not_an_ack(subject)
-        case {"stream": str(name), "seq": int(number), **others} if name and number:
-            return Acknowledged(others.get("duplicate") is True)
-        case _:
-            return not_an_ack(subject)
+    return Acknowledged(content.get("duplicate") is True) if stored else not_an_ack(subject)
 
 
 def unavailable(error: BaseException | None, where: str = "the NATS server") -> BrokerUnavailable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import inspect
 import itertools
 import random
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nats.aio.client import Client
 from nats.errors import NoServersError, SecureConnWantedError
 
-from outbox_core.errors import BrokerRefused, BrokerUnavailable, ProviderError
+from outbox_core.errors import BrokerRefused, BrokerUnavailable, ConfigError, ProviderError
 from outbox_nats.classification import unavailable
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ OWNED_OPTIONS: Final[Mapping[str, str]] = {
     "pending_size": "messages must not be kept back and sent after their outcome was given",
     "verbose": "the client does not read the answers it asks for",
 }
+SIGNING_OPTIONS: Final = ("nkeys_seed", "nkeys_seed_str", "user_credentials")
 PING_SECONDS: Final = 15
 """A dead peer is noticed after two of these; nats-py's own default is 120."""
 
@@ -58,7 +60,8 @@ class Session:
     async def open(self) -> Session:
         """Ask for the answers. The server has taken that in before the first publish: it reads in order."""
         self._inbox = f"{self.client.new_inbox()}."
-        self._subscription = await self.client.subscribe(f"{self._inbox}*", cb=self._answered)
+        client: Any = self.client  # the annotations of `subscribe` are not complete
+        self._subscription = await client.subscribe(f"{self._inbox}*", cb=self._answered)
         return self
 
     async def close(self) -> None:
@@ -201,6 +204,15 @@ class GivenClient:
 
     def abort(self, client: Session, /) -> None:
         """The socket is the application's."""
+
+
+def check_installed(options: Mapping[str, Any]) -> None:
+    """Refuse options for which nats-py needs a package that is not there: it would say so at each connection."""
+    for name in SIGNING_OPTIONS:
+        if options.get(name) is not None and importlib.util.find_spec("nkeys") is None:
+            raise ConfigError(
+                f"the client option {name!r} needs the package nkeys; install it with: pip install 'nats-py[nkeys]'"
+            )
 
 
 def is_usable(session: Session) -> bool:

@@ -18,7 +18,15 @@ from outbox_core.adapter.pipeline import Confirmations
 from outbox_core.errors import OutboxError, PermanentError, ProviderError
 from outbox_nats.address import NatsAddress
 from outbox_nats.classification import Acknowledged, classify, read_answer, unavailable
-from outbox_nats.client import KNOWN_OPTIONS, OWNED_OPTIONS, GivenClient, NatsConnector, Session, ping
+from outbox_nats.client import (
+    KNOWN_OPTIONS,
+    OWNED_OPTIONS,
+    GivenClient,
+    NatsConnector,
+    Session,
+    check_installed,
+    ping,
+)
 from outbox_nats.placement import check_subject, place
 
 if TYPE_CHECKING:
@@ -63,6 +71,7 @@ class NatsDispatcher(BrokerDispatcher[Session]):
     ) -> None:
         exactly_one(url=url, client=client, options=client_options)
         options = checked_options(client_options, known=KNOWN_OPTIONS, owned=OWNED_OPTIONS)
+        check_installed(options)
         events = CloudEvents.of(cloud_events)
         expected = optional_text("stream", stream)
         connector: Connector[Session]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import anyio
 import click
 
 from outbox_core.cli import options
@@ -65,18 +64,14 @@ def demo(duration: float, rate: int, as_json: bool) -> None:
 async def _performed(plan: Plan, output: Output) -> Ledger:
     view = DemoView(output)
 
-    async def watched() -> Ledger:
-        with view.shown():
-            # Imported here: broker clients take a while to load, in which the terminal already shows something.
-            from outbox_core.demo.story import perform
+    async def work() -> Ledger:
+        # Imported here: broker clients take a while to load, in which the terminal already shows something.
+        from outbox_core.demo.story import perform
 
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(view.keep_telling)
-                ledger = await perform(plan, view.stage)
-                tasks.cancel_scope.cancel()
-        return ledger
+        return await perform(plan, view.stage)
 
-    return await until_terminated(watched)
+    with view.shown():
+        return await until_terminated(work, beside=view.keep_telling)
 
 
 def _rows(ledger: Ledger) -> list[tuple[str, int]]:

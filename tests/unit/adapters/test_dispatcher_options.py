@@ -85,6 +85,14 @@ def test_what_delivery_depends_on_cannot_be_chosen(kind: type[BrokerDispatcher[A
         make(kind, client_options={name: 1})
 
 
+def test_key_pairs_need_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(
+        ConfigError, match=r"'nkeys_seed_str' needs the package nkeys; install it with: pip install"
+    ):
+        make(NatsDispatcher, client_options={"nkeys_seed_str": "s3cret"})
+
+
 @each
 @pytest.mark.parametrize("name", ["timeout", "connect_timeout", "close_timeout"])
 @pytest.mark.parametrize("value", [0, -1, True, "5", None, 1e9, float("nan")])
