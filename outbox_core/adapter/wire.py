@@ -92,7 +92,7 @@ def _checked(message: DispatchedMessage, plain: dict[str, str]) -> dict[str, str
             raise PermanentError(str(error)) from None
     for name in _WRITTEN_BY_OTHERS:
         value = plain.get(name)
-        if value is None:
+        if value is None or (value.isprintable() and value == value.strip()):
             continue
         unsafe = unsafe_character(value)
         if unsafe is not None or value != value.strip():

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 import anyio
 import click
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def until_terminated(
-    work: Callable[[], Awaitable[T]], *, beside: Callable[[], Awaitable[None]] | None = None
+    work: Callable[[], Awaitable[T]], *, beside: Callable[[], Coroutine[Any, Any, None]] | None = None
 ) -> T:
     """Do the work, and what goes ``beside`` it until it is done.
 

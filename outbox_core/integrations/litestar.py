@@ -20,7 +20,6 @@ from outbox_core.integrations.health import NO_STORE, Probe, probes
 with needs_extra("litestar", feature="outbox_core.integrations.litestar"):
     from litestar import Request, Response, di, get
     from litestar.di import Provide
-    from litestar.plugins import InitPlugin
 
 if TYPE_CHECKING:
     from litestar import Litestar
@@ -49,7 +48,7 @@ class _HasLifespan(Protocol):
     lifespan: list[Any]
 
 
-class OutboxPlugin(InitPlugin):
+class OutboxPlugin:
     """Runs the relays in the application's lifespan and adds ``<health>/live``, ``/ready`` and ``/lag``, which answer
     200 or 503 with what `AppHealth` says as JSON; None adds no route.
 

@@ -195,6 +195,7 @@ class Lane:
                 leaf,
                 timeout=self._settings.dispatch_timeout,
                 budget=self._budget,
+                party=leaf if self._leaves.many else self,
                 window=self._settings.batch_size * GROWTH // 2,
                 settle=self._settlement.settle,
                 give_back=self._settlement.give_back,

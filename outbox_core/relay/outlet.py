@@ -49,6 +49,7 @@ class Outlet:
         *,
         timeout: float,
         budget: Budget,
+        party: object,
         window: int,
         settle: Settle,
         give_back: Callable[[Sequence[Row], str], None],
@@ -58,7 +59,8 @@ class Outlet:
         self.ready: deque[Row] = deque()
         self._timeout = timeout
         self._budget = Budget(WINDOWS, shared=False) if leaf.batches else budget
-        self._held = 0
+        self.party = party
+        self.places = 0
         self._window = window if leaf.batches else 1
         self._settle = settle
         self._give_back = give_back
@@ -75,10 +77,8 @@ class Outlet:
             return
         wanted = -(-len(self.ready) // self._window)
         while wanted > 0 and (self._idle or len(self._workers) < self._budget.places):
-            if not self._budget.take(self._held):
-                self._budget.when_free(self.poke)
+            if not self._budget.take(self):
                 return
-            self._held += 1
             if self._idle:
                 worker, waiter = self._idle.pop()
                 worker.has_place = True
@@ -181,8 +181,7 @@ class Outlet:
             since_pause += 1
             if since_pause >= _FAIR_SHARE or now - paused_at >= _FAIR_SECONDS:
                 since_pause = 0
-                if self._budget.wants_back(self._held, self.poke):
-                    self._budget.when_free(self.poke)
+                if self._budget.wants_back(self):
                     return
                 await asyncio.sleep(0)
                 now = paused_at = time()
@@ -243,8 +242,7 @@ class Outlet:
     def _give_place_back(self, worker: Worker) -> None:
         if worker.has_place:
             worker.has_place = False
-            self._held -= 1
-            self._budget.give()
+            self._budget.give(self)
 
     def _cut_off(self, worker: Worker, task: asyncio.Task[None]) -> BaseException:
         """What a cancellation meant: the deadline, or the end of the relay."""

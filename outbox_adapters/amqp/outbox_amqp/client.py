@@ -203,10 +203,10 @@ class AmqpConnector:
         try:
             await connection.connect()
             session = await opened(connection, wires)
-        except Exception as error:
+        except Exception as error:  # whatever the client raises, there is no working connection
             await _clean_up(connection, wires)
             raise unavailable(error, self._address.name) from None
-        except BaseException:
+        except BaseException:  # a cancellation too must leave nothing behind
             await _clean_up(connection, wires)
             raise
         connection.close_callbacks.add(lambda _, error: lost(unavailable(error, self._address.name)))
@@ -234,7 +234,7 @@ class GivenConnection:
             raise unavailable(None, "the connection that was given")
         try:
             session = await opened(self._connection, None)
-        except Exception as error:
+        except Exception as error:  # whatever the client raises, there is no working connection
             raise unavailable(error, "the connection that was given") from None
         session.channel.close_callbacks.add(
             lambda _, error: (

@@ -128,7 +128,7 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
         destination = self._destinations.of(topic)
         try:
             await look_for(client, destination.exchange, destination.routing_key)
-        except Exception as error:
+        except Exception as error:  # whatever the client raises, it did not answer
             raise classify(error, destination, connected=client.is_connected) from None
 
     async def ping(self, client: Session, /) -> None:
@@ -137,7 +137,7 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
             await ping(client)
         except OutboxError:
             raise
-        except Exception as error:
+        except Exception as error:  # whatever the client raises, it did not answer
             raise unavailable(error) from None
 
 

@@ -123,10 +123,10 @@ class KafkaConnector:
         except KafkaConnectionError as error:
             await _clean_up(session)
             raise unavailable(await _reason(arguments, error), self._address.name) from None
-        except Exception as error:
+        except Exception as error:  # whatever the client raises, there is no working connection
             await _clean_up(session)
             raise unavailable(error, self._address.name) from None
-        except BaseException:
+        except BaseException:  # a cancellation too must leave nothing behind
             await _clean_up(session)
             raise
         return session

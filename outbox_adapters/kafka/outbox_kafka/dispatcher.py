@@ -152,7 +152,7 @@ class KafkaDispatcher(BrokerDispatcher[Session]):
             await client.find(name)
         except OutboxError:
             raise
-        except Exception as error:
+        except Exception as error:  # whatever the client raises, it did not answer
             raise classify_sending(error, name) from error
 
     async def ping(self, client: Session, /) -> None:
@@ -160,5 +160,5 @@ class KafkaDispatcher(BrokerDispatcher[Session]):
             await ping(client.producer)
         except OutboxError:
             raise
-        except Exception as error:
+        except Exception as error:  # whatever the client raises, it did not answer
             raise unavailable(error) from error

@@ -80,7 +80,7 @@ class Session:
         self._waiting[token] = (subject, answer)
         try:
             await self.client.publish(subject, payload, reply=self._inbox + token, headers=headers)
-        except BaseException:
+        except BaseException:  # a cancellation too must leave nothing behind
             del self._waiting[token]
             raise
         return answer
@@ -154,12 +154,12 @@ class NatsConnector:
             await client.connect(**options)
             if "tls" in options and not _is_encrypted(client):
                 raise SecureConnWantedError
-        except Exception as error:
+        except Exception as error:  # whatever the client raises, there is no working connection
             # "No servers" is all the client says when it could not even open a socket; it told why before.
             cause = errors[-1] if errors and isinstance(error, NoServersError) else error
             await self._clean_up(client)
             raise unavailable(cause, server) from None
-        except BaseException:
+        except BaseException:  # a cancellation too must leave nothing behind
             await self._clean_up(client)
             raise
         session = Session(client)

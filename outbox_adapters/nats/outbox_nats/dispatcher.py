@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from nats.aio.client import Client
+from nats.js import JetStreamContext
 from nats.js.api import Header
 from nats.js.errors import NotFoundError
 
@@ -143,10 +144,10 @@ class NatsDispatcher(BrokerDispatcher[Session]):
         """Whether a stream, and the one that is asked for, takes the subject."""
         subject = self._destinations.of(topic)
         try:
-            stream: str = await client.client.jetstream().find_stream_name_by_subject(subject)
+            stream = await JetStreamContext(client.client).find_stream_name_by_subject(subject)
         except NotFoundError:
             raise ProviderError(f"no stream takes the subject {subject!r}") from None
-        except Exception as error:
+        except Exception as error:  # whatever the client raises, there was no answer
             raise unavailable(error) from error
         if self._stream not in (None, stream):
             raise ProviderError(
@@ -158,5 +159,5 @@ class NatsDispatcher(BrokerDispatcher[Session]):
             await ping(client.client)
         except OutboxError:
             raise
-        except Exception as error:
+        except Exception as error:  # whatever the client raises, it did not answer
             raise unavailable(error) from error

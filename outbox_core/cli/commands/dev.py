@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,35 +109,50 @@ def dev(
 
 
 async def _serve(wanted: _Wanted, output: Output) -> None:
+    """Until SIGINT or SIGTERM, which end it in order however far it has come, or until a part of it fails."""
     failure: Exception | None = None
-    async with AsyncExitStack() as stack:
-        servers: list[EmbeddedServer] = []
-        database = wanted.database
-        if database is None:
-            postgres = EmbeddedPostgres(port=wanted.postgres_port, data=wanted.folder("postgres"))
-            servers.append(await stack.enter_async_context(postgres))
-            database = postgres.url
-            note_database(database)
-        await _create(database, wanted.tables)
-        if wanted.to is None:
-            nats = EmbeddedNats(port=wanted.nats_port, data=wanted.folder("nats"))
-            servers.append(await stack.enter_async_context(nats))
-            tail, to = await stack.enter_async_context(_to_embedded(nats.url, output)), nats.url
-        else:
-            tail, to = Tail(load_dispatcher(wanted.to), output), wanted.to
-        relay = Relay(database, tables=wanted.tables, dispatcher=tail)
-        _introduce(output, wanted, database, to)
-        async with anyio.create_task_group() as tasks:
-            try:
+    async with anyio.create_task_group() as tasks:
+
+        async def listen() -> None:
+            with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
+                async for _ in received:
+                    tasks.cancel_scope.cancel()
+
+        tasks.start_soon(listen)
+        try:
+            async with AsyncExitStack() as stack:
+                relay, servers = await _started(stack, wanted, output)
                 for server in servers:
                     tasks.start_soon(server.watch)
-                await relay.run(grace=_GRACE)
-            except Exception as error:
-                # Raised outside the task group, which would make a group of it.
-                failure = error
-            tasks.cancel_scope.cancel()
+                await relay.run(grace=_GRACE, signals=False)
+        except Exception as error:
+            # Raised outside the task group, which would make a group of it.
+            failure = error
+        tasks.cancel_scope.cancel()
     if failure is not None:
         raise failure
+
+
+async def _started(
+    stack: AsyncExitStack, wanted: _Wanted, output: Output
+) -> tuple[Relay, Sequence[EmbeddedServer]]:
+    servers: list[EmbeddedServer] = []
+    database, to = wanted.database, wanted.to
+    if database is None:
+        postgres = EmbeddedPostgres(port=wanted.postgres_port, data=wanted.folder("postgres"))
+        servers.append(await stack.enter_async_context(postgres))
+        database = postgres.url
+        note_database(database)
+    await _create(database, wanted.tables)
+    if to is None:
+        nats = EmbeddedNats(port=wanted.nats_port, data=wanted.folder("nats"))
+        servers.append(await stack.enter_async_context(nats))
+        to = nats.url
+        tail = await stack.enter_async_context(_to_embedded(to, output))
+    else:
+        tail = Tail(load_dispatcher(to), output)
+    _introduce(output, wanted, database, to)
+    return Relay(database, tables=wanted.tables, dispatcher=tail), servers
 
 
 @asynccontextmanager

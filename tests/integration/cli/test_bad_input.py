@@ -166,6 +166,14 @@ def test_all_wrong_settings_in_one_line() -> None:
     assert "canary-secret" not in result.err
 
 
+def test_a_relay_without_database_and_destination_says_both() -> None:
+    result = invoke("relay", "-t", TABLE)
+    error, _ = one_line(result)
+    assert result.code == 3
+    assert "OUTBOX_DATABASE_URL is not set" in error
+    assert "OUTBOX_RELAY_TO is not set" in error
+
+
 def test_a_misspelt_variable_is_named_where_the_right_one_is_missed() -> None:
     result = invoke("status", "-t", TABLE, env={"OUTBOX_DATABSE_URL": NOWHERE})
     _, hint = one_line(result)

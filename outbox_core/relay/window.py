@@ -1,0 +1,33 @@
+"""Many messages in one call of the dispatcher, and an outcome for each, whatever it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from outbox_core.errors import InvalidDispatcherReturn
+
+if TYPE_CHECKING:
+    from outbox_core.dispatcher import BatchDispatcher, Outcome
+    from outbox_core.relay.leaves import Leaf
+    from outbox_core.store import Row
+
+
+async def dispatch_window(leaf: Leaf, rows: Sequence[Row], deadline: float) -> Sequence[Outcome]:
+    """Dispatch rows together; the outcomes in their order."""
+    dispatcher = cast("BatchDispatcher", leaf.dispatcher)
+    try:
+        outcomes = await dispatcher.dispatch_many([row.message for row in rows], deadline=deadline)
+        if len(outcomes) != len(rows):
+            raise InvalidDispatcherReturn(leaf.name, outcomes)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # whatever a dispatcher raises is the messages' outcome
+        return [error] * len(rows)
+    return [_checked(leaf, outcome) for outcome in outcomes]
+
+
+def _checked(leaf: Leaf, outcome: object) -> Outcome:
+    if outcome is None or isinstance(outcome, BaseException):
+        return outcome
+    return InvalidDispatcherReturn(leaf.name, outcome)
