@@ -64,7 +64,7 @@ async def main() -> None:
             print(f"rolled back: {error}")
         await open_account(connection, "Ada")
         await open_account(connection, "Grace")
-        while await outbox.count(connection, state="pending") or await outbox.count(connection, state="locked"):
+        while await outbox.pending(connection, limit=1):
             await asyncio.sleep(0.05)
     await connection.close()
 

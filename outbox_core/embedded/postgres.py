@@ -55,22 +55,10 @@ class EmbeddedPostgres(EmbeddedServer):
         if not await can_run(programs / "postgres", account):
             programs = await anyio.to_thread.run_sync(_copied, programs, folder)
         data = folder / "data"
-        initdb = [
-            str(programs / "initdb"),
-            "-D",
-            str(data),
-            "-U",
-            "postgres",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--no-locale",
-        ]
         settings = _SETTINGS | ({} if kept else _TRANSIENT)
         return Command(
             name=self.name,
-            before=[] if (data / "PG_VERSION").exists() else [initdb if kept else [*initdb, "--no-sync"]],
+            before=[] if data.exists() else _initialisation(programs, data, durable=kept),
             arguments=[
                 str(programs / "postgres"),
                 *("-D", str(data), "-p", str(self.port)),
@@ -118,6 +106,15 @@ def _installed() -> Path:
             f"the package {_MODULE} in {Path(found.origin).parent} holds no server for this platform",
         )
     return homes[max(usable)]
+
+
+def _initialisation(programs: Path, data: Path, *, durable: bool) -> list[list[str]]:
+    """What makes the data folder. It gets its name when it is complete: an interrupted start leaves no half of one."""
+    unfinished = data.with_name("data-unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    initdb = [str(programs / "initdb"), "-D", str(unfinished)]
+    initdb += ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale"]
+    return [initdb if durable else [*initdb, "--no-sync"], ["mv", str(unfinished), str(data)]]
 
 
 def _copied(programs: Path, folder: Path) -> Path:

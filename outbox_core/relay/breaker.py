@@ -34,7 +34,7 @@ class Breaker:
         self._backoff = backoff
         self._patience = patience
         self._openings = 0
-        self._last_ack: float | None = None
+        self.last_ack: float | None = None
         self._timeouts = 0
         self._in_flight_at_opening: frozenset[UUID] = frozenset()
         self._suspicions: Counter[UUID] = Counter()
@@ -43,7 +43,7 @@ class Breaker:
 
     def acknowledged(self, now: float) -> bool:
         """A message arrived. True when that ends an outage."""
-        self._last_ack = now
+        self.last_ack = now
         self._timeouts = 0
         if self.state is BreakerState.CLOSED:
             return False
@@ -59,7 +59,7 @@ class Breaker:
     def timed_out(self, now: float, in_flight_since: float) -> bool:
         """A dispatch was not answered in time. True when that makes it an outage."""
         self._timeouts += 1
-        silent_since = in_flight_since if self._last_ack is None else max(self._last_ack, 0.0)
+        silent_since = in_flight_since if self.last_ack is None else max(self.last_ack, 0.0)
         return self._timeouts >= TIMEOUTS_OF_AN_OUTAGE and now - silent_since >= self._patience * 0.99
 
     def open(self, now: float, in_flight: Iterable[UUID]) -> bool:

@@ -72,6 +72,7 @@ class Budget:
         for other in self._waiting:
             same = other.party is holder.party
             if other is not holder and (other.places + 1 < holder.places if same else crowded):
-                self._waiting[holder] = None
+                self._waiting.pop(holder, None)
+                self._waiting[holder] = None  # behind the others
                 return True
         return False

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from outbox_core.relay.backoff import Backoff
     from outbox_core.relay.hand import Hand
     from outbox_core.relay.keys import Keys
-    from outbox_core.relay.leaves import Leaves
+    from outbox_core.relay.leaves import Leaf, Leaves
     from outbox_core.relay.settings import RelaySettings
     from outbox_core.relay.wakeups import Wakeups
     from outbox_core.table import TableName
@@ -55,6 +55,7 @@ class Claimer:
         wakeups: Wakeups,
         *,
         term: Callable[[], int | None],
+        waiting_for: Callable[[Sequence[Leaf]], int],
         deliver: Callable[[Sequence[Row]], None],
         release: Callable[[Sequence[Row], str], None],
         observe: Callable[[Event], None],
@@ -68,6 +69,7 @@ class Claimer:
         self._leaves = leaves
         self._wakeups = wakeups
         self._term = term
+        self._waiting_for = waiting_for
         self._deliver = deliver
         self._release = release
         self._observe = observe
@@ -80,6 +82,7 @@ class Claimer:
         self._reviewed_at = 0.0
         self._unknown: list[Claim] = []
         self._led: int | None = None
+        self._passed_over: Sequence[Leaf] = ()
         self._cautious = False
         """One row at a time: a message may be among them that takes its process down, and the others with it."""
 
@@ -125,7 +128,7 @@ class Claimer:
         if self._settings.single_active and term != self._led:
             self._led = term
             self.rewind()
-        if not self._hand.has_room(0 if self._cautious else self._limit):
+        if not self._has_room():
             await self._hand.wait_for_change(1.0)
             return True
         await self._undo_unknown()
@@ -140,6 +143,14 @@ class Claimer:
     def _can_claim(self) -> bool:
         leads = not self._settings.single_active or self._term() is not None
         return leads and not self._leaves.all_away
+
+    def _has_room(self) -> bool:
+        """Whether more may be claimed. What waits for a destination that does not answer keeps nobody else's place."""
+        self._passed_over = ()
+        if self._cautious or self._hand.has_room(self._limit):
+            return not self._cautious or self._hand.has_room(0)
+        self._passed_over = stuck = self._leaves.stuck(clock.now())
+        return bool(stuck) and self._hand.has_room(self._limit + self._waiting_for(stuck))
 
     async def _read(self) -> bool:
         now = clock.now()
@@ -175,7 +186,7 @@ class Claimer:
             lock_ttl=settings.lock_ttl,
             since=since,
             held=self._keys.held() if settings.single_active else (),
-            shut=self._leaves.shut_topics(),
+            shut=self._leaves.shut_topics(self._passed_over),
         )
 
     async def _attempt(self, claim: Claim, keys: Mapping[KeyId, int]) -> list[Row]:

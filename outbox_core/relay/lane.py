@@ -80,6 +80,7 @@ class Lane:
             leaves,
             self.wakeups,
             term=lambda: self.leader.term,
+            waiting_for=self._waiting_for,
             deliver=self.deliver,
             release=self._completer.release,
             observe=observe,
@@ -202,6 +203,10 @@ class Lane:
                 crashed=self._crashed,
             )
         return outlet
+
+    def _waiting_for(self, leaves: Sequence[Leaf]) -> int:
+        outlets = [outlet for leaf, outlet in self._outlets.items() if leaf in leaves]
+        return sum(len(outlet.ready) + outlet.places for outlet in outlets)
 
     def _leaf_changed(self, leaf: Leaf) -> None:
         outlet = self._outlets.get(leaf)

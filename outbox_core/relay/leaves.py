@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 PROBE_SECONDS: Final = 5.0
 """The longest wait between two probes of a destination that is away: they cost little, and it is to be seen soon."""
 
+_STUCK_SECONDS: Final = 1.0
+
 
 class Leaf:
     """One destination: its dispatcher, its breaker, what is in flight to it, and the topics seen for it."""
@@ -53,6 +55,11 @@ class Leaf:
     @property
     def is_open(self) -> bool:
         return self.breaker.state is BreakerState.OPEN
+
+    def is_stuck(self, now: float) -> bool:
+        """Whether it has messages and has acknowledged none for a second."""
+        since = next(iter(self.in_flight.values()), now)
+        return now - max(since, self.breaker.last_ack or 0.0) >= _STUCK_SECONDS
 
     def starts(self, row_id: UUID, now: float) -> bool:
         """Whether a row goes to the dispatcher now: everything does while messages flow, one at a time when it is
@@ -163,9 +170,14 @@ class Leaves:
             self._by_topic[topic] = leaf
         return leaf
 
-    def shut_topics(self) -> list[str]:
-        """Topics whose destination is away, as far as seen."""
-        return [topic for leaf in self._by_dispatcher.values() if leaf.is_open for topic in leaf.topics]
+    def shut_topics(self, more: Sequence[Leaf] = ()) -> list[str]:
+        """Topics whose destination is away, as far as seen, and those of ``more`` destinations."""
+        leaves = self._by_dispatcher.values()
+        return [topic for leaf in leaves if leaf.is_open or leaf in more for topic in leaf.topics]
+
+    def stuck(self, now: float) -> list[Leaf]:
+        """Destinations that do not answer, where there are others."""
+        return [leaf for leaf in self._by_dispatcher.values() if leaf.is_stuck(now)] if self.many else []
 
     @property
     def all_away(self) -> bool:

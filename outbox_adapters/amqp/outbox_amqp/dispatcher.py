@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from aio_pika import Connection
 from aiormq import spec
+from aiormq.exceptions import ChannelNotFoundEntity
 
 from outbox_amqp.address import AmqpAddress
 from outbox_amqp.classification import classify, unavailable
@@ -128,8 +129,11 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
         destination = self._destinations.of(topic)
         try:
             await look_for(client, destination.exchange, destination.routing_key)
+        except ChannelNotFoundEntity:
+            what = "exchange" if destination.exchange else "queue"
+            raise ProviderError(f"there is no such {what}: {destination}") from None
         except Exception as error:  # whatever the client raises, it did not answer
-            raise classify(error, destination, connected=client.is_connected) from None
+            raise unavailable(error) from None
 
     async def ping(self, client: Session, /) -> None:
         _check_blocked(client)

@@ -9,8 +9,9 @@ import shlex
 import pytest
 
 from tests.docs import markdown
+from tests.docs.generated import walk
 from tests.integration.cli.command import invoke
-from tests.integration.cli.sql import TABLE
+from tests.integration.cli.sql import TABLE, add
 from tests.services.postgres import Database
 
 GUIDE = (markdown.REPOSITORY / "docs" / "how-to" / "command-line.md").read_text(encoding="utf-8")
@@ -23,6 +24,11 @@ CALLS = {
     "outbox clean": [],
     "outbox schema verify": [],
     "outbox schema upgrade": [],
+    "outbox dead list": [],
+    "outbox dead group": [],
+    "outbox dead history": [],
+    "outbox dead replay": ["--topic", "shop.**", "--dry-run"],
+    "outbox dead discard": ["--topic", "shop.**", "--reason", "of no use", "--yes"],
 }
 
 
@@ -57,7 +63,14 @@ def dsn(database: Database) -> str:
     return database.dsn
 
 
+def test_every_command_that_writes_json_is_in_the_reference() -> None:
+    for path, command in walk():
+        if any(parameter.name == "as_json" for parameter in command.params):
+            assert documented(path), path
+
+
 def test_documents_have_the_keys_of_the_reference(dsn: str) -> None:
+    add(dsn, "dead", 2)
     for command, args in CALLS.items():
         done = invoke(*command.split()[1:], *args, "-t", TABLE, "--json", database=dsn)
         assert done.code == 0, done.err
