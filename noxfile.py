@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import nox
@@ -43,8 +44,9 @@ find_pyenv_pythons()
 os.environ.setdefault("UV_SYSTEM_CERTS", "true")
 
 
-def install_locked(session: nox.Session, *groups: str) -> None:
-    """Install the four packages (editable), every extra and the named dependency groups, exactly as uv.lock says."""
+def install_locked(session: nox.Session, *groups: str, extras: Sequence[str] | None = None) -> None:
+    """Install the four packages (editable), every extra or those given, and the named dependency groups, exactly as
+    uv.lock says."""
     session.install(UV)
     session.run(
         "uv",
@@ -53,7 +55,7 @@ def install_locked(session: nox.Session, *groups: str) -> None:
         "--locked",
         "--inexact",  # keeps uv itself
         "--all-packages",
-        "--all-extras",
+        *(["--all-extras"] if extras is None else [f"--extra={extra}" for extra in extras]),
         "--no-default-groups",
         *(f"--group={group}" for group in groups),
         env={
@@ -115,6 +117,20 @@ def types(session: nox.Session) -> None:
     install_locked(session, "test", "types", "dev")
     session.run("mypy", *PACKAGES, "tests/services", "tests/typing", "noxfile.py")
     session.run("pyright")
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """Watch a relay die, a broker freeze and nothing get lost; arguments after `--` go to `outbox demo`."""
+    install_locked(session, extras=["cli", "embedded", "nats"])
+    session.run("outbox", "demo", *session.posargs)
+
+
+@nox.session
+def examples(session: nox.Session) -> None:
+    """Every example, run for real as its reader would."""
+    install_locked(session, "test", "examples")
+    session.run("pytest", "tests/examples", *session.posargs)
 
 
 @nox.session

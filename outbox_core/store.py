@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
@@ -91,6 +91,16 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Resolution:
+    """How a row ended. ``attempts`` tells which lease did it: every later one has counted a further attempt."""
+
+    published: bool
+    attempts: int
+    replays: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """A look at the database's clock and at the transactions that are running now."""
 
@@ -138,8 +148,9 @@ class Store(Protocol):
         """Lease due rows of the given keys, each key's lowest sequences first and at most so many of it."""
         ...
 
-    async def undo(self, table: TableName, claim: Claim) -> int:
-        """Release what a claim of unknown outcome may have leased, attempts refunded."""
+    async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
+        """Release what a claim of unknown outcome may have leased, attempts refunded. If it was one of given keys,
+        those, as they were given to `follow`; the rows are looked for where the claim took them."""
         ...
 
     async def predecessors(
@@ -163,6 +174,10 @@ class Store(Protocol):
     ) -> set[UUID]:
         """Give rows back undispatched, attempts refunded; the ids whose lease still held. With ``restamp`` they become
         due as of now, so that other relays, which may have read past them, see them."""
+        ...
+
+    async def resolved(self, table: TableName, ids: Collection[UUID]) -> dict[UUID, Resolution]:
+        """Those of the rows that are published or dead. Rows that are pending, leased or gone are not among them."""
         ...
 
     async def tick(self, table: TableName) -> Tick:

@@ -26,9 +26,7 @@ async def fill_cart(connection: asyncpg.Connection, cart: UUID) -> None:
         await connection.execute("INSERT INTO carts VALUES ($1)", cart)
         # Another topic and no key: a delayed message would hold back those behind it that have the same key.
         await outbox.enqueue(connection, Message("carts.cart.filled.v1", {"cart": cart}))
-        await outbox.enqueue(
-            connection, Message("carts.reminder.due.v1", {"cart": cart}, delay=REMIND_AFTER)
-        )
+        await outbox.enqueue(connection, Message("carts.reminder.due.v1", {"cart": cart}, delay=REMIND_AFTER))
 
 
 async def main() -> None:
@@ -36,7 +34,7 @@ async def main() -> None:
     await schema.upgrade(database_url, TABLE)
     connection = await asyncpg.connect(database_url)
     await connection.execute("CREATE TABLE IF NOT EXISTS carts (id uuid PRIMARY KEY)")
-    broker: Any = await nats.connect(nats_url)
+    broker: Any = await nats.connect(nats_url, allow_reconnect=False)
     stream = broker.jetstream()
     await stream.add_stream(name="carts", subjects=["carts.>"])
     subscription = await stream.subscribe("carts.>", deliver_policy=DeliverPolicy.NEW)

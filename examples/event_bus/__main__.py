@@ -19,6 +19,7 @@ bus = EventBus()
 outbox = Outbox(TABLE)
 welcomed: dict[UUID, str] = {}
 audited: list[str] = []
+both_welcomed = asyncio.Event()
 
 
 @dataclass
@@ -31,6 +32,8 @@ class AccountOpened:
 async def welcome(opened: AccountOpened, meta: Meta) -> None:
     # When another handler fails, all of them run again: doing it twice must be the same as doing it once.
     welcomed[meta.event_id] = opened.owner
+    if {"Ada", "Grace"} <= set(welcomed.values()):
+        both_welcomed.set()
 
 
 @bus.on("accounts.**")
@@ -64,12 +67,12 @@ async def main() -> None:
             print(f"rolled back: {error}")
         await open_account(connection, "Ada")
         await open_account(connection, "Grace")
-        while await outbox.pending(connection, limit=1):
-            await asyncio.sleep(0.05)
+        await both_welcomed.wait()
+    # Leaving the block stops the relay, which lets handlers that are at work come to their end.
     await connection.close()
 
-    assert sorted(welcomed.values()) == ["Ada", "Grace"]
-    assert audited == ["accounts.account.opened.v1"] * 2
+    assert "" not in welcomed.values(), "an event of an account that was rolled back"
+    assert len(audited) >= len(welcomed)
     print(f"welcomed {', '.join(sorted(welcomed.values()))}; {len(audited)} events audited")
 
 

@@ -64,7 +64,7 @@ class PlacedOrder(BaseModel):
 
 @asynccontextmanager
 async def prepared(_: FastAPI) -> AsyncIterator[None]:
-    """Tables and topic, so that the example starts on empty servers. Elsewhere a migration and an operator make them."""
+    """Tables and topic, so that the example starts on empty servers. Elsewhere migrations and operators make them."""
     async with engine.begin() as connection:
         await connection.run_sync(Base.metadata.create_all)
     await schema.upgrade(database_url, TABLE)
@@ -93,7 +93,11 @@ async def place_order(new: NewOrder, orders: Orders) -> PlacedOrder:
     order = Order(id=uuid4(), product=new.product, quantity=new.quantity)
     orders.tx.add(order)
     await orders.enqueue(
-        Message(TOPIC, {"order": order.id, "product": order.product, "quantity": order.quantity}, key=str(order.id))
+        Message(
+            TOPIC,
+            {"order": order.id, "product": order.product, "quantity": order.quantity},
+            key=str(order.id),
+        )
     )
     if order.quantity > IN_STOCK:
         # Neither the order nor its event will have existed.

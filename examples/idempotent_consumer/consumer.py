@@ -23,7 +23,9 @@ CREATE TABLE IF NOT EXISTS loyalty_points (
 """
 
 # Of two consumers with the same event at the same time, the second waits here until the first has committed.
-REMEMBER = "INSERT INTO processed_events (consumer, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING true"
+REMEMBER = (
+    "INSERT INTO processed_events (consumer, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING true"
+)
 
 ADD_POINTS = """
 INSERT INTO loyalty_points (customer, points) VALUES ($1, $2)

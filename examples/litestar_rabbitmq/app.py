@@ -12,6 +12,7 @@ import aio_pika
 from litestar import Litestar, post
 from litestar.di import NamedDependency
 from litestar.exceptions import HTTPException
+from litestar.params import JSONBody
 from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
 
@@ -24,7 +25,9 @@ TABLE: Final = "billing_outbox"
 TOPIC: Final = "billing.payment.received.v1"
 EXCHANGE: Final = "billing"
 QUEUE: Final = "billing-ledger"
-SCHEMA: Final = "CREATE TABLE IF NOT EXISTS billing_payments (invoice uuid PRIMARY KEY, cents bigint NOT NULL)"
+SCHEMA: Final = (
+    "CREATE TABLE IF NOT EXISTS billing_payments (invoice uuid PRIMARY KEY, cents bigint NOT NULL)"
+)
 
 database_url = address("OUTBOX_DATABASE_URL")
 amqp_url = address("AMQP_URL")
@@ -43,7 +46,7 @@ class Payment:
 
 @post("/payments", dependencies={"payments": outbox_transaction(outbox, pool.connection)})
 async def receive_payment(
-    data: Payment, payments: NamedDependency[BoundOutbox[AsyncConnection]]
+    data: JSONBody[Payment], payments: NamedDependency[BoundOutbox[AsyncConnection]]
 ) -> Payment:
     await payments.enqueue(Message(TOPIC, data, key=str(data.invoice)))
     await payments.tx.execute("INSERT INTO billing_payments VALUES (%s, %s)", (data.invoice, data.cents))

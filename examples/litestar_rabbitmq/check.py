@@ -6,7 +6,7 @@ import asyncio
 from uuid import uuid4
 
 import aio_pika
-import httpx
+from litestar.testing import AsyncTestClient
 
 from examples.litestar_rabbitmq.app import QUEUE, TOPIC, amqp_url, app
 from outbox_amqp import from_message
@@ -14,8 +14,11 @@ from outbox_amqp import from_message
 
 async def check() -> None:
     refused, paid = str(uuid4()), str(uuid4())
-    client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://billing")
-    async with asyncio.timeout(60), app.lifespan(), client, await aio_pika.connect(amqp_url) as broker:
+    async with (
+        asyncio.timeout(60),
+        AsyncTestClient(app) as client,
+        await aio_pika.connect(amqp_url) as broker,
+    ):
         response = await client.post("/payments", json={"invoice": refused, "cents": 0})
         assert response.status_code == 422, response.text
         response = await client.post("/payments", json={"invoice": paid, "cents": 1250})

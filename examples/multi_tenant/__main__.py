@@ -14,10 +14,13 @@ from nats.js.api import DeliverPolicy
 
 from examples.environment import address
 from outbox_core import Message, Outbox, Relay, schema
+from outbox_core.dead_letters import DeadLetters
+from outbox_core.stores.postgres.upkeep import PostgresUpkeep
 from outbox_nats import NatsDispatcher, from_msg
 
 TABLE: Final = "invoices_outbox"
 TOPIC: Final = "invoices.invoice.issued.v1"
+KEY: Final = "invoices"
 
 outbox = Outbox(TABLE)
 
@@ -29,7 +32,7 @@ async def issue(
     async with connection.transaction():
         await connection.execute("INSERT INTO invoices VALUES ($1, $2)", tenant, number)
         await outbox.enqueue(
-            connection, Message(TOPIC, {"number": number}, tenant_id=tenant, key="invoices", delay=embargo)
+            connection, Message(TOPIC, {"number": number}, tenant_id=tenant, key=KEY, delay=embargo)
         )
 
 
@@ -41,7 +44,7 @@ async def main() -> None:
     await connection.execute(
         "CREATE TABLE IF NOT EXISTS invoices (tenant uuid, number bigint, PRIMARY KEY (tenant, number))"
     )
-    broker: Any = await nats.connect(nats_url)
+    broker: Any = await nats.connect(nats_url, allow_reconnect=False)
     stream = broker.jetstream()
     await stream.add_stream(name="invoices", subjects=["invoices.>"])
     subscription = await stream.subscribe(TOPIC, deliver_policy=DeliverPolicy.NEW)
@@ -63,7 +66,7 @@ async def main() -> None:
         assert ledgers[acme] == [], ledgers
         waiting = await outbox.count(connection, tenant_id=acme, state="pending")
 
-        await lift_embargo(connection, acme)
+        await lift_embargo(database_url, acme)
         await receive_until(acme, 2)
     await broker.close()
     await connection.close()
@@ -73,9 +76,13 @@ async def main() -> None:
     print("globex got invoices 1, 2, 3 while acme's waited behind their embargo; then acme got 1, 2")
 
 
-async def lift_embargo(connection: asyncpg.Connection, tenant: UUID) -> None:
-    waiting = await outbox.pending(connection, tenant_id=tenant)
-    ...
+async def lift_embargo(database_url: str, tenant: UUID) -> None:
+    """What `outbox dead release invoices --tenant …` does: the first message of the tenant's key is due now."""
+    async with PostgresUpkeep.connect(database_url, TABLE) as upkeep:
+        released = await DeadLetters(upkeep, TABLE).release(
+            KEY, tenant_id=tenant, actor="the example", reason="the embargo is over"
+        )
+    assert released is not None
 
 
 if __name__ == "__main__":

@@ -57,16 +57,18 @@ async def main() -> None:
         await asyncio.gather(*(write(database_url, accounts) for _ in range(WRITERS)))
         arrived = 0
         async for record in consumer:
-            message = from_record(record)
-            if message.meta.key in map(str, accounts):
-                versions[message.meta.key].append(message.json()["version"])
+            event = from_record(record).json()
+            if UUID(event["account"]) in accounts:
+                versions[event["account"]].append(event["version"])
                 arrived += 1
             if arrived == CHANGES:
                 break
 
     for account, seen in versions.items():
         assert seen == list(range(1, len(seen) + 1)), f"{account} arrived as {seen}"
-    print(f"{CHANGES} changes of {len(versions)} accounts by {WRITERS} writers: each account's arrived in order")
+    print(
+        f"{CHANGES} changes of {len(versions)} accounts by {WRITERS} writers: each account's arrived in order"
+    )
 
 
 async def prepare(database_url: str, servers: str, accounts: list[UUID]) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import tempfile
 from pathlib import Path
-from shutil import rmtree
 from types import TracebackType
 from typing import Final, Self
 
@@ -35,9 +33,9 @@ _CHECK_INTERVAL: Final = 0.1
 
 
 class RelayProcess:
-    """At most one relay at a time. Nothing of the caller's own settings reaches it."""
+    """At most one relay at a time, which logs to ``folder``. Nothing of the caller's own settings reaches it."""
 
-    def __init__(self, database_url: str, nats_url: str) -> None:
+    def __init__(self, database_url: str, nats_url: str, folder: Path) -> None:
         own = {name: value for name, value in os.environ.items() if not name.startswith(_OTHERS)}
         self._environment = {
             **own,
@@ -45,16 +43,11 @@ class RelayProcess:
             "OUTBOX_DATABASE_URL": database_url,
             "OUTBOX_RELAY_TO": nats_url,
         }
-        self._folder = Path()
+        self._folder = folder
         self._running: Guarded | None = None
 
     async def __aenter__(self) -> Self:
-        self._folder = Path(tempfile.mkdtemp(prefix="outbox-relay-"))
-        try:
-            await self.start()
-        except BaseException:
-            rmtree(self._folder, ignore_errors=True)
-            raise
+        await self.start()
         return self
 
     async def __aexit__(
@@ -62,7 +55,6 @@ class RelayProcess:
     ) -> None:
         if self._running is not None:
             await self._running.stop()
-        rmtree(self._folder, ignore_errors=True)
 
     async def start(self) -> int:
         """Start one; its process id."""
@@ -72,9 +64,7 @@ class RelayProcess:
             environment=self._environment,
             folder=self._folder,
             log=self._folder / "relay.log",
-            remove=self._folder,
         )
-        self._folder.mkdir(exist_ok=True)
         self._running = await Guarded.start(command)
         return self._running.pid
 

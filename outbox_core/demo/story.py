@@ -34,7 +34,7 @@ async def perform(plan: Plan, stage: Stage) -> Ledger:
         await prepare(postgres.url)
         async with (
             Warehouse(nats.url, postgres.url, stage.figures) as warehouse,
-            RelayProcess(postgres.url, nats.url) as relay,
+            RelayProcess(postgres.url, nats.url, nats.folder) as relay,
         ):
             stage.tell(f"PostgreSQL is at {postgres.url}, NATS at {nats.url}", "calm")
             service = OrderService(postgres.url, plan, stage.figures)

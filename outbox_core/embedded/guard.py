@@ -34,17 +34,16 @@ def main(text: str) -> int:
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _wake)
     log = os.open(spec["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    code = 0
-    try:
-        for command in spec["commands"]:
-            code, released = _run(command, spec, log, awake)
-            if code or released:
-                break
-    finally:
-        if spec["remove"]:
-            from shutil import rmtree
+    code, released = 0, False
+    for command in spec["commands"]:
+        code, released = _run(command, spec, log, awake)
+        if code or released:
+            break
+    # What a program that has ended by itself leaves is evidence, for the holder to read and to remove.
+    if released and spec["remove"]:
+        from shutil import rmtree
 
-            rmtree(spec["remove"], ignore_errors=True)
+        rmtree(spec["remove"], ignore_errors=True)
     return code
 
 

@@ -33,7 +33,7 @@ class Command:
 
     ``stop`` is the signal that ends it and ``patience`` the seconds after which it is killed; ``orphaned`` is the
     signal it gets should its guard be killed. ``environment`` is the whole of it; None: this process's own. The folder
-    ``remove`` is deleted in the end, however the end comes.
+    ``remove`` is deleted once it has been stopped, or this process is gone.
     """
 
     name: str

@@ -85,6 +85,11 @@ class EmbeddedServer(ABC):
     ) -> None:
         await self._end()
 
+    @property
+    def folder(self) -> Path:
+        """Where its data and its log are while it runs."""
+        return self._running().command.folder
+
     async def freeze(self) -> None:
         """Stop it in its tracks (SIGSTOP): connections stay open, and nobody answers until `thaw`."""
         await self._running().send(signal.SIGSTOP)

@@ -12,6 +12,7 @@ class OutboxError(Exception):
 
 
 class RelayFailed(OutboxError):
-    """Raised when a relay in the background ended by an error; that error is its ``__cause__``."""
+    """Raised when a relay in the background ended by an error, which is its ``__cause__``, or was stopped while it was
+    being started."""
 
     code: ClassVar[str] = "UNKNOWN.RELAY_FAILED"

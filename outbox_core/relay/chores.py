@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from outbox_core.cleaner import Cleaner, CleanerSettings
+from outbox_core.errors import ConfigError
 from outbox_core.monitor import Monitor, MonitorSettings
 from outbox_core.upkeep import Kept
 
@@ -22,6 +23,21 @@ class Chores:
 
     cleaner: CleanerSettings | None = None
     monitor: MonitorSettings | None = None
+
+    @classmethod
+    def asked_for(cls, cleaner: CleanerSettings | None, monitor: MonitorSettings | None) -> Chores:
+        """Those that are to be done; None, or settings that are switched off, leave one out."""
+        for name, given, kind in (
+            ("cleaner", cleaner, CleanerSettings),
+            ("monitor", monitor, MonitorSettings),
+        ):
+            value: object = given
+            if value is not None and not isinstance(value, kind):
+                raise ConfigError(f"{name} must be {kind.__name__} or None, got {value!r}")
+        return cls(
+            cleaner if cleaner is not None and cleaner.enabled else None,
+            monitor if monitor is not None and monitor.enabled else None,
+        )
 
     def of(
         self, store: Store, tables: Sequence[TableName], observe: Callable[[Event], None]

@@ -80,7 +80,7 @@ class Claimer:
         self._next_patrol = 0.0
         self._next_review = 0.0
         self._reviewed_at = 0.0
-        self._unknown: list[Claim] = []
+        self._unknown: list[tuple[Claim, Mapping[KeyId, int]]] = []
         self._led: int | None = None
         self._passed_over: Sequence[Leaf] = ()
         self._cautious = False
@@ -147,9 +147,9 @@ class Claimer:
     def _has_room(self) -> bool:
         """Whether more may be claimed. What waits for a destination that does not answer keeps nobody else's place."""
         self._passed_over = ()
-        if self._cautious or self._hand.has_room(self._limit):
-            return not self._cautious or self._hand.has_room(0)
-        self._passed_over = stuck = self._leaves.stuck(clock.now())
+        if self._hand.has_room(0 if self._cautious else self._limit):
+            return True
+        self._passed_over = stuck = [] if self._cautious else self._leaves.stuck(clock.now())
         return bool(stuck) and self._hand.has_room(self._limit + self._waiting_for(stuck))
 
     async def _read(self) -> bool:
@@ -202,7 +202,7 @@ class Claimer:
             )
             rows = await self._single_out(leased)
         except StorageError:
-            self._unknown.append(claim)
+            self._unknown.append((claim, keys))
             for key_id in keys:
                 self._keys.retry(key_id, clock.now())
             raise
@@ -294,5 +294,7 @@ class Claimer:
 
     async def _undo_unknown(self) -> None:
         while self._unknown:
-            await self._store.undo(self._table, self._unknown[-1])
-            self._position.back_to((self._unknown.pop().since,))
+            claim, keys = self._unknown[-1]
+            await self._store.undo(self._table, claim, keys)
+            self._unknown.pop()
+            self._position.back_to((claim.since,))

@@ -44,6 +44,8 @@ class _Batch:
     failed: list[Verdict] = field(default_factory=list[Verdict])
     released: list[Row] = field(default_factory=list[Row])
     reasons: set[str] = field(default_factory=set[str])
+    unsure: bool = False
+    """Whether a write of it may have happened although no answer came."""
 
     def __len__(self) -> int:
         return len(self.published) + len(self.failed) + len(self.released)
@@ -51,11 +53,11 @@ class _Batch:
     def apart(self) -> Iterator[_Batch]:
         """The same outcomes, each in a batch of its own."""
         for row in self.published:
-            yield _Batch(published=[row])
+            yield _Batch(published=[row], unsure=self.unsure)
         for verdict in self.failed:
-            yield _Batch(failed=[verdict])
+            yield _Batch(failed=[verdict], unsure=self.unsure)
         for row in self.released:
-            yield _Batch(released=[row], reasons=self.reasons)
+            yield _Batch(released=[row], reasons=self.reasons, unsure=self.unsure)
 
 
 class Completer:
@@ -131,6 +133,7 @@ class Completer:
                 await self._write_released(batch)
             except (StorageUnavailable, StorageTimeout) as error:
                 failures += 1
+                batch.unsure = True
                 delay = min(self._backoff.delay(failures), _MAX_WAIT_SECONDS)
                 self._observe(Reconnecting(self._table, str(error), delay))
                 await anyio.sleep(delay)
@@ -166,6 +169,8 @@ class Completer:
         applied = await self._store.publish(
             self._table, [(row.id, row.token) for row in rows], delete=self._delete
         )
+        if batch.unsure and len(applied) < len(rows):
+            applied |= await self._published_before([row for row in rows if row.id not in applied])
         batch.published = []
         self._report_lost(rows, applied, "publish")
         if applied:
@@ -181,6 +186,8 @@ class Completer:
             self._table,
             [Failure(v.row.id, v.row.token, v.error, v.delay, v.refund, v.dead) for v in verdicts],
         )
+        if batch.unsure and len(applied) < len(verdicts):
+            applied |= await self._dead_before([v for v in verdicts if v.dead and v.row.id not in applied])
         batch.failed = []
         self._report_lost([verdict.row for verdict in verdicts], applied, "fail")
         for verdict in verdicts:
@@ -209,6 +216,33 @@ class Completer:
         self._observe(Released(self._table, len(applied), ", ".join(sorted(batch.reasons))))
         self._released(rows)
         self._resolved(rows)
+
+    async def _published_before(self, rows: Sequence[Row]) -> set[UUID]:
+        """Those that an earlier try of this write has published, the answer to which was lost.
+
+        Another owner's lease would have counted a further attempt. What is deleted cannot be told."""
+        ended = await self._store.resolved(self._table, [row.id for row in rows])
+        before: set[UUID] = set()
+        for row in rows:
+            end, meta = ended.get(row.id), row.message.meta
+            if (
+                end is not None
+                and end.published
+                and (end.attempts, end.replays) == (meta.attempts, meta.replays)
+            ):
+                before.add(row.id)
+        return before
+
+    async def _dead_before(self, verdicts: Sequence[Verdict]) -> set[UUID]:
+        """The same for rows that were given up. What was put off, or given back, may be anybody's by now."""
+        ended = await self._store.resolved(self._table, [verdict.row.id for verdict in verdicts])
+        before: set[UUID] = set()
+        for verdict in verdicts:
+            end, meta = ended.get(verdict.row.id), verdict.row.message.meta
+            mine = (False, meta.attempts - verdict.refund, meta.replays, verdict.error)
+            if end is not None and (end.published, end.attempts, end.replays, end.error) == mine:
+                before.add(verdict.row.id)
+        return before
 
     def _report_lost(self, rows: Sequence[Row], applied: set[UUID], write: str) -> None:
         if len(applied) == len(rows):

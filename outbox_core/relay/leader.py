@@ -9,6 +9,7 @@ import anyio
 
 from outbox_core.errors import StorageError
 from outbox_core.observer import LeaderGained, LeaderLost, Reconnecting
+from outbox_core.relay.settings import HEARTBEATS
 
 if TYPE_CHECKING:
     from outbox_core.observer import Event
@@ -27,7 +28,7 @@ class Leader:
     ) -> None:
         self._table = table
         self._election = election
-        self._interval = takeover / 8
+        self._interval = takeover / HEARTBEATS
         self._observe = observe
         self._changed = anyio.Event()
         self.refused = False

@@ -71,11 +71,10 @@ class Relay:
         self.tables = _tables(table, tables)
         self._dispatcher = as_dispatcher(dispatcher)
         self._observers = _with_log(_callables(observers))
+        if random is not None and not callable(random):
+            raise ConfigError(f"random must be a function that gives numbers from 0 to 1, got {random!r}")
         self._random = random
-        self._chores = Chores(
-            cleaner if cleaner is not None and cleaner.enabled else None,
-            monitor if monitor is not None and monitor.enabled else None,
-        )
+        self._chores = Chores.asked_for(cleaner, monitor)
         self._vitals = Vitals(self.tables, self.settings, None)
         self._make_store = dsn if callable(dsn) else self._postgres(dsn, connect)
         self._run: Run | None = None
@@ -96,16 +95,22 @@ class Relay:
         return self._vitals.health(self.state, ended, limits)
 
     async def start(self) -> None:
-        """Start in the background and return once the relay is running; raises what keeps it from starting."""
+        """Start in the background and return once the relay is running; raises what keeps it from starting.
+
+        When it is stopped meanwhile, that is `RelayFailed`: whoever gets past this call has a relay that ran.
+        """
         run = self._begin()
-        self._task = asyncio.create_task(run.main(), name="outbox-relay")
+        self._task = task = asyncio.create_task(run.main(), name="outbox-relay")
         try:
-            await run.wait_until_running(self._task)
-            self._task.add_done_callback(_log_death)
+            await run.wait_until_running(task)
+            task.add_done_callback(_log_death)
         except BaseException:
-            self._task.cancel()
-            await asyncio.wait([self._task])
             self._task = None
+            task.cancel()
+            try:
+                await asyncio.wait([task])
+            finally:
+                task.cancel()  # a second cancellation does not wait
             raise
 
     async def stop(self, grace: float = DEFAULT_GRACE) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 import anyio
 
 from outbox_core.dispatcher import Dispatcher, Managed
-from outbox_core.errors import StorageError, StorageTimeout
+from outbox_core.errors import RelayFailed, StorageError, StorageTimeout
 from outbox_core.observer import Observer, Reconnecting, Stopped
 from outbox_core.relay import clock
 from outbox_core.relay.audience import Audience
@@ -22,6 +22,7 @@ from outbox_core.relay.backoff import Backoff
 from outbox_core.relay.lane import Lane, lanes_for
 from outbox_core.relay.leaves import Leaf, Leaves
 from outbox_core.relay.opening import opened
+from outbox_core.relay.settings import HEARTBEATS
 from outbox_core.relay.state import RelayState
 
 if TYPE_CHECKING:
@@ -132,6 +133,8 @@ class Run:
             waiting.cancel()
         if task.done():
             await task
+        if not self._running.is_set():
+            raise RelayFailed("the relay was stopped before it was running")
 
     async def _guarded(self, work: Callable[[Sequence[Lane]], Awaitable[None]], grace: float) -> None:
         """Do the work in a task of its own, so that a cancellation stops it in order instead of tearing it up."""
@@ -267,8 +270,8 @@ class Run:
             try:
                 await self._store.attend()
             except StorageError as error:
-                self._observe(Reconnecting(self._tables[0], str(error), self._settings.takeover / 8))
-            await anyio.sleep(self._settings.takeover / 8)
+                self._observe(Reconnecting(self._tables[0], str(error), self._settings.takeover / HEARTBEATS))
+            await anyio.sleep(self._settings.takeover / HEARTBEATS)
 
     async def _until_stopped(self, lanes: Sequence[Lane]) -> None:
         async with anyio.create_task_group() as claiming:

@@ -10,6 +10,10 @@ from outbox_core.errors import ConfigError
 
 _LARGEST: Final = {"int": 2**31 - 1, "float": 366 * 24 * 3600}
 """What the database and its clock can work with: counts of 31 bits, durations of a year."""
+_BETWEEN: Final = {"database_timeout": (0.01, 3600.0), "takeover": (0.5, 3600.0)}
+"""What can work at all, in seconds: below, nothing is done in time; above, nobody notices that something is lost."""
+HEARTBEATS: Final = 8
+"""How often a leader says that it lives in the time after which it is replaced."""
 MARGIN: Final = 1.0
 """Seconds between the last moment a lease is relied on and its end."""
 
@@ -39,7 +43,7 @@ class RelaySettings:
     last_error_max_bytes: int = 2048
     single_active: bool = True
     takeover: float = 8.0
-    """A leader that has fallen silent for so long is replaced."""
+    """A leader that has fallen silent for so long is replaced. Not shorter than ``database_timeout``."""
     on_published: Literal["mark", "delete"] = "mark"
     on_dead: Literal["skip", "block"] = "skip"
     """Whether the messages behind a dead one of the same key go on or wait."""
@@ -59,7 +63,11 @@ class RelaySettings:
             raise ConfigError(f"on_dead must be 'skip' or 'block', got {self.on_dead!r}")
         if self.last_error_max_bytes < 64:
             raise ConfigError(f"last_error_max_bytes must be at least 64, got {self.last_error_max_bytes}")
+        for name, (least, most) in _BETWEEN.items():
+            if not least <= getattr(self, name) <= most:
+                raise ConfigError(f"{name} must be from {least:g} to {most:g} s, got {getattr(self, name)!r}")
         self._check_lease()
+        self._check_takeover()
 
     def _check_lease(self) -> None:
         needed = self.dispatch_timeout + 2 * self.database_timeout + MARGIN
@@ -70,6 +78,14 @@ class RelaySettings:
                 f" (dispatch_timeout={self.dispatch_timeout:g} s), the completion"
                 f" (database_timeout={self.database_timeout:g} s) and a margin of {MARGIN:g} s,"
                 f" {needed:g} s in all; raise lock_ttl or lower the timeouts"
+            )
+
+    def _check_takeover(self) -> None:
+        if self.single_active and self.takeover < self.database_timeout:
+            raise ConfigError(
+                f"takeover={self.takeover:g} s is too short: a heartbeat, sent every {self.takeover / HEARTBEATS:g} s,"
+                f" may take database_timeout={self.database_timeout:g} s, and so may the claim that a new leader has to"
+                " wait for; raise takeover or lower database_timeout"
             )
 
     @property

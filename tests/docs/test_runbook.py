@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, LiteralString
 
+import asyncpg
 import psycopg
 import pytest
 from psycopg import sql
 
+from outbox_core import schema
 from tests.docs import markdown
 from tests.services.nats import NatsServer
+from tests.services.own_loop import run_async
 from tests.services.postgres import Database, PostgresServer
 
 PAGE = markdown.REPOSITORY / "docs/operations/runbook.md"
@@ -130,8 +133,15 @@ def bedside(
 ) -> Bedside:
     psql = postgres_server.installed_in / "bin" / "psql"
     found = Bedside(database.dsn, psql, tmp_path, {"outbox_relay_to": nats_server.address})
-    created = found.shell("outbox schema create --table shop.orders_outbox")
-    assert created.returncode == 0, created.stderr
+
+    async def prepare() -> None:
+        connection = await asyncpg.connect(database.dsn)
+        try:
+            await schema.create(connection, "shop.orders_outbox")
+        finally:
+            await connection.close()
+
+    run_async(prepare, timeout_s=PATIENCE)
     return found
 
 

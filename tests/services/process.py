@@ -37,19 +37,23 @@ class Process:
                 return
 
     def family(self) -> list[Process]:
-        """This process and its living descendants, parents first.
+        """This process and its living descendants, parents first, also those whose parent died before them.
 
-        Descendants are followed by parent id, not by process group: PostgreSQL's backends each open a session.
+        Descendants are followed by parent id, because PostgreSQL's backends each open a session, and by session,
+        because a start script that dies leaves its server to the init process. The kernel gives nobody else a process
+        id that is still the id of a session.
         """
         children: dict[int, list[Process]] = {}
+        members = [self] if self.alive else []
         for folder in _PROC.iterdir():
             entry = _entry(int(folder.name)) if folder.name.isdigit() else None
             if entry is not None and entry.state not in _DEAD_STATES:
                 children.setdefault(entry.parent, []).append(entry.process)
-        members = [self] if self.alive else []
+                if entry.session == self.pid and entry.process.started >= self.started:
+                    members.append(entry.process)
         for member in members:
             members.extend(children.get(member.pid, ()))
-        return members
+        return list(dict.fromkeys(members))
 
     def freeze(self) -> list[Process]:
         """SIGSTOP the family and return it. Repeats until a look finds no newcomer, so a racing fork is stopped too."""
@@ -78,6 +82,7 @@ class _Entry:
     process: Process
     state: str
     parent: int
+    session: int
 
 
 def current() -> Process:
@@ -112,4 +117,4 @@ def _parse(stat: str) -> _Entry:
     if not separator or len(fields) < 20:
         raise ValueError(f"not a line of /proc/PID/stat: {stat[:80]!r}")
     process = Process(pid=int(head.partition(" ")[0]), started=int(fields[19]))
-    return _Entry(process=process, state=fields[0], parent=int(fields[1]))
+    return _Entry(process=process, state=fields[0], parent=int(fields[1]), session=int(fields[3]))

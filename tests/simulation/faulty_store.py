@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from math import inf
 from random import Random
 from typing import TypeVar
@@ -13,7 +13,7 @@ from uuid import UUID
 import anyio
 
 from outbox_core.errors import StorageTimeout, StorageUnavailable
-from outbox_core.store import Claim, Election, Failure, KeyId, Predecessor, Row, Span, Tick
+from outbox_core.store import Claim, Election, Failure, KeyId, Predecessor, Resolution, Row, Span, Tick
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.table import TableName
 from tests.simulation.record import Record
@@ -132,9 +132,9 @@ class FaultyStore:
 
         return await self.call(name, leased)
 
-    async def undo(self, table: TableName, claim: Claim) -> int:
+    async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
         self._record.counts["undo"] += 1
-        return await self.call("undo", lambda: self.inner.undo(table, claim))
+        return await self.call("undo", lambda: self.inner.undo(table, claim, keys))
 
     async def predecessors(
         self, table: TableName, claim: Claim, spans: Sequence[Span], *, dead_too: bool
@@ -184,6 +184,11 @@ class FaultyStore:
             return applied
 
         return await self.call(name, written)
+
+    async def resolved(self, table: TableName, ids: Collection[UUID]) -> dict[UUID, Resolution]:
+        found = await self.call("resolved", lambda: self.inner.resolved(table, ids))
+        self._record.counts["written before, answer lost"] += len(found)
+        return found
 
     async def tick(self, table: TableName) -> Tick:
         return await self.call("tick", lambda: self.inner.tick(table))

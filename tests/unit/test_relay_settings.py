@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outbox_core.cleaner import CleanerSettings
 from outbox_core.errors import ConfigError
 from outbox_core.relay import Relay
 from outbox_core.relay.settings import MARGIN, RelaySettings
@@ -39,6 +40,7 @@ def test_a_dispatch_that_may_start_ends_within_its_lease(
         dispatch_timeout=dispatch,
         database_timeout=database,
         lock_ttl=dispatch + 2 * database + MARGIN + spare + 1e-6,
+        takeover=max(database, 1.0),
     )
     assert settings.trusted >= database * 0.999
     latest = settings.trusted + settings.dispatch_timeout + settings.database_timeout
@@ -71,6 +73,63 @@ def test_a_number_that_makes_no_sense_is_refused(name: str, value: float) -> Non
 def test_choices_and_bounds(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         RelaySettings(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"takeover": 0.4}, "takeover must be from 0.5 to 3600 s, got 0.4"),
+        ({"takeover": 3601}, "takeover must be from 0.5 to 3600 s, got 3601"),
+        ({"takeover": 30_000_000.0}, "takeover must be from 0.5 to 3600 s, got 30000000.0"),
+        ({"database_timeout": 0.0004}, "database_timeout must be from 0.01 to 3600 s, got 0.0004"),
+        (
+            {"database_timeout": 4000.0, "lock_ttl": 9000.0},
+            "database_timeout must be from 0.01 to 3600 s, got 4000.0",
+        ),
+        (
+            {"takeover": 4, "database_timeout": 5},
+            (
+                "takeover=4 s is too short: a heartbeat, sent every 0.5 s, may take database_timeout=5 s, and so may"
+                " the claim that a new leader has to wait for; raise takeover or lower database_timeout"
+            ),
+        ),
+    ],
+)
+def test_a_takeover_and_the_database_s_time_must_go_together(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        RelaySettings(**settings)
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"takeover": 0.5, "database_timeout": 0.5},
+        {"takeover": 3600.0, "database_timeout": 0.01},
+        {"takeover": 5, "database_timeout": 5},
+        {"takeover": 1, "database_timeout": 5, "single_active": False},
+    ],
+)
+def test_takeovers_that_can_work_are_taken(settings: dict[str, Any]) -> None:
+    assert RelaySettings(**settings).takeover == settings["takeover"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"random": 0.5}, "random must be a function that gives numbers from 0 to 1, got 0.5"),
+        ({"cleaner": 7}, "cleaner must be CleanerSettings or None, got 7"),
+        ({"cleaner": False}, "cleaner must be CleanerSettings or None, got False"),
+        ({"cleaner": CleanerSettings}, f"cleaner must be CleanerSettings or None, got {CleanerSettings!r}"),
+        ({"monitor": "15 s"}, "monitor must be MonitorSettings or None, got '15 s'"),
+    ],
+)
+def test_arguments_of_the_wrong_kind_are_refused_when_the_relay_is_made(
+    arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Relay(MemoryStore, table="orders_outbox", dispatcher=_nowhere, **arguments)
+    assert str(refused.value) == message
 
 
 async def _nowhere(message: object) -> None:

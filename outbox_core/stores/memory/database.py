@@ -57,7 +57,14 @@ class MemoryRow:
             and (self.locked_at is None or self.locked_at < now - lock_ttl)
         )
 
+    @property
+    def is_recovered(self) -> bool:
+        """Whether a lease before the present one ended without an outcome, and no attempt has had one since."""
+        return self.last_error is not None and self.last_error.startswith("TX.LEASE ")
+
     def lease(self, token: UUID, now: datetime) -> None:
+        if self.locked_at is not None:
+            self.last_error = "TX.LEASE the lease before ended without an outcome"
         self.locked_at, self.lock_token = now, token
         self.attempts += 1
 

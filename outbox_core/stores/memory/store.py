@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ import anyio.lowlevel
 from outbox_core.errors import ConfigError, StorageUnavailable
 from outbox_core.headers import NO_HEADERS
 from outbox_core.meta import DispatchedMessage, Meta
-from outbox_core.store import Claim, Failure, KeyId, Predecessor, Row, Span, Tick
+from outbox_core.store import Claim, Failure, KeyId, Predecessor, Resolution, Row, Span, Tick
 from outbox_core.stores.memory.database import MemoryDatabase, MemoryRow, MemoryTable
 from outbox_core.stores.memory.election import MemoryElection
 from outbox_core.stores.memory.transaction import MemoryTransaction
@@ -131,7 +131,8 @@ class MemoryStore:
             due.extend(row for row in heads if row.is_due(now, ttl))
         return _leased(table, claim, due, now)
 
-    async def undo(self, table: TableName, claim: Claim) -> int:
+    async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
+        del keys  # every row is looked at anyway
         memory, _ = await self._step(table)
         rows = memory.leased(claim.token)
         for row in rows:
@@ -196,6 +197,14 @@ class MemoryStore:
             if restamp:
                 row.available_at = now
         return set(rows)
+
+    async def resolved(self, table: TableName, ids: Collection[UUID]) -> dict[UUID, Resolution]:
+        memory, _ = await self._step(table)
+        return {
+            row.id: Resolution(row.published_at is not None, row.attempts, row.replays, row.last_error)
+            for row in memory.rows.values()
+            if row.id in ids and (row.published_at is not None or row.dead_at is not None)
+        }
 
     async def tick(self, table: TableName) -> Tick:
         _, now = await self._step(table)
@@ -275,4 +284,4 @@ def _row(table: TableName, token: UUID, row: MemoryRow) -> Row:
         tracestate=record.tracestate,
     )
     message = DispatchedMessage(meta, _payload(row), record.content_type or "application/json")
-    return Row(row.id, token, message, row.available_at, row.key_id)
+    return Row(row.id, token, message, row.available_at, row.key_id, row.is_recovered)

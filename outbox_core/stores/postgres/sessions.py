@@ -14,6 +14,7 @@ import anyio
 import asyncpg
 
 from outbox_core.errors import ConfigError, StorageTimeout, StorageUnavailable
+from outbox_core.stores.postgres.connecting import address, obstacle
 from outbox_core.stores.postgres.shield import shielded
 
 if TYPE_CHECKING:
@@ -70,8 +71,13 @@ class Sessions:
         self._open_ones: WeakSet[Connection] = WeakSet()
         self._connecting: set[anyio.CancelScope] = set()
         self._closed = False
+        self._where = f" at {address(dsn, self._connect)}"
         self.pooled = False
         """Whether a transaction pooler is in the way; known after `detect`."""
+
+    def started(self) -> None:
+        """From now on errors do not say where the database is: whoever runs the relay knows, and others may read."""
+        self._where = ""
 
     async def detect(self) -> None:
         """Connect once, and see whether the session belongs to this client or to a transaction pooler."""
@@ -202,11 +208,15 @@ class Sessions:
                 finally:
                     self._connecting.discard(scope)
         except BROKEN as error:
-            raise StorageUnavailable(f"cannot connect to the database: {summary(error)}") from error
+            raise StorageUnavailable(
+                f"cannot connect to the database{self._where}: {obstacle(error)}"
+            ) from error
         except ValueError as error:
             raise ConfigError(f"the database URL cannot be read: {type(error).__name__}") from None
         if connection is None:
-            raise StorageUnavailable("cannot connect to the database: no answer, or the relay is going")
+            raise StorageUnavailable(
+                f"cannot connect to the database{self._where}: no answer, or the relay is going"
+            )
         self._open_ones.add(connection)
         return connection
 

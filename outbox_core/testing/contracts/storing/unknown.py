@@ -1,0 +1,100 @@
+"""What can be found out, and put right, when the answer to a step was lost or its owner fell silent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from outbox_core.message import Message
+from outbox_core.record import State
+from outbox_core.store import Resolution
+from outbox_core.testing.contracts.storing.claims import TOPIC
+from outbox_core.testing.contracts.storing.scene import at_work, equal, failure, key_id, leases
+
+if TYPE_CHECKING:
+    from outbox_core.testing.contracts.storing.database import Database
+
+_OTHERS = 40
+"""Messages that come before those of a key in the order of claims, more than an undo of a claim looks through."""
+
+
+class UnknownContract:
+    """Nothing that an owner did not hear of is lost for it, and nothing of another's is taken for its own."""
+
+    async def test_undoing_a_claim_releases_its_rows_and_no_others(self, database: Database) -> None:
+        messages = [Message(TOPIC, n) for n in range(5)]
+        async with at_work(database) as scene:
+            await scene.write(*messages)
+            others = await scene.claim(limit=2)
+            claim = scene.terms(limit=10)
+            rows = await scene.store.claim(scene.table, claim)
+            await scene.store.publish(scene.table, leases(rows[:1]), delete=False)
+            equal(await scene.store.undo(scene.table, claim, {}), 2, "rows released")
+            equal(await scene.store.undo(scene.table, claim, {}), 0, "rows released the second time")
+            stored = [await scene.look(message) for message in messages]
+            wanted = [(State.IN_FLIGHT, 1)] * 2 + [(State.PUBLISHED, 1)] + [(State.PENDING, 0)] * 2
+            equal([(row.state, row.attempts) for row in stored], wanted, "states and attempts")
+            done = await scene.store.publish(scene.table, leases(others), delete=False)
+            equal(len(done), 2, "leases of the other claim that still hold")
+
+    async def test_undoing_a_follow_finds_its_rows_behind_any_number_of_others(
+        self, database: Database
+    ) -> None:
+        before = [Message(TOPIC, n) for n in range(_OTHERS)]
+        followed = [Message(TOPIC, n, key=key) for key in ("a", "b") for n in range(3)]
+        async with at_work(database) as scene:
+            await scene.write(*before, *followed)
+            claim, keys = scene.terms(limit=1), {key_id("a"): 2, key_id("b"): 1}
+            rows = await scene.store.follow(scene.table, claim, keys)
+            equal(len(rows), 3, "rows followed")
+            other = scene.terms(limit=1)
+            (kept,) = await scene.store.follow(scene.table, other, {key_id("b"): 2})
+            equal(await scene.store.undo(scene.table, claim, keys), 3, "rows released")
+            equal(await scene.store.undo(scene.table, claim, keys), 0, "rows released the second time")
+            stored = [await scene.look(message) for message in followed]
+            wanted = [(State.PENDING, 0)] * 4 + [(State.IN_FLIGHT, 1), (State.PENDING, 0)]
+            equal([(row.state, row.attempts) for row in stored], wanted, "states and attempts")
+            done = await scene.store.publish(scene.table, leases([kept]), delete=False)
+            equal(done, {kept.id}, "the lease of another follow of the same key")
+
+    async def test_how_a_row_ended_is_told_with_the_attempt_that_did_it(self, database: Database) -> None:
+        messages = [Message(TOPIC, n) for n in range(5)]
+        async with at_work(database) as scene:
+            await scene.write(*messages)
+            published, dead, pending, deleted, leased = rows = await scene.claim()
+            await scene.store.publish(scene.table, leases([published]), delete=False)
+            await scene.store.fail(scene.table, [failure(dead, dead=True), failure(pending, delay=60.0)])
+            await scene.store.publish(scene.table, leases([deleted]), delete=True)
+            ended = await scene.store.resolved(scene.table, [row.id for row in rows])
+            wanted = {
+                published.id: Resolution(published=True, attempts=1, replays=0, error=None),
+                dead.id: Resolution(published=False, attempts=1, replays=0, error="PROVIDER.TEST refused"),
+            }
+            equal(ended, wanted, "rows that ended")
+            (again,) = await scene.claim_when_due(lock_ttl=0.02)
+            equal(again.id, leased.id, "the row whose lease is void")
+            await scene.store.publish(scene.table, leases([again]), delete=False)
+            ended = await scene.store.resolved(scene.table, [leased.id])
+            equal(ended[leased.id].attempts, 2, "attempts of a row that another lease published")
+            equal(await scene.store.resolved(scene.table, []), {}, "rows when none is asked for")
+
+    async def test_a_lease_that_ended_without_an_outcome_is_seen_until_there_is_one(
+        self, database: Database
+    ) -> None:
+        message = Message(TOPIC, 1, key="k")
+        async with at_work(database) as scene:
+            await scene.write(message)
+            equal((await scene.claim_one()).recovered, False, "recovered, when claimed first")
+            (row,) = await scene.claim_when_due(lock_ttl=0.02)
+            equal(row.recovered, True, "recovered, when the lease before is void")
+            stored = await scene.look(message)
+            equal(
+                stored.last_error, "TX.LEASE the lease before ended without an outcome", "what is on record"
+            )
+            await scene.store.release(scene.table, leases([row]), restamp=False)
+            row = await scene.claim_one()
+            equal(row.recovered, True, "recovered, when given back undispatched")
+            await scene.store.fail(scene.table, [failure(row)])
+            (row,) = await scene.claim_when_due()
+            equal(row.recovered, False, "recovered, when the attempt before had an outcome")
+            (row,) = await scene.store.follow(scene.table, scene.terms(lock_ttl=0.0), {key_id("k"): 1})
+            equal(row.recovered, True, "recovered, when followed")

@@ -1,0 +1,57 @@
+"""A consumer that reads while everything breaks, and comes back as often as it must. Run with its orders as JSON.
+
+Its journal has a line for each batch: the event ids and when they came. Ends on SIGTERM.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.faults import brokers
+from tests.integration.relay.journal import Journal
+
+IDLE_SECONDS = 4.0
+"""A connection that has brought nothing for so long may be one that nobody told us is gone."""
+RETRY_SECONDS = 0.3
+STUCK_SECONDS = 15.0
+
+
+async def read(orders: dict[str, Any], journal: Journal, after: dict[int, int]) -> None:
+    async with brokers.READERS[orders["broker"]](orders["address"], brokers.LIVE, after) as reader:
+        last = time.monotonic()
+        while time.monotonic() - last < IDLE_SECONDS:
+            async with asyncio.timeout(STUCK_SECONDS):
+                found = await reader.some()
+            if found:
+                last = time.monotonic()
+                journal.write("arrived", ids=[event_id for _, _, event_id in found])
+                for place, position, _ in found:
+                    after[place] = max(after.get(place, -1), position)
+
+
+async def main(orders: dict[str, Any]) -> None:
+    journal, after = Journal(Path(orders["journal"])), dict[int, int]()
+
+    async def read_on() -> None:
+        while True:
+            # Whatever the client makes of a broker that is broken on purpose, it is asked again.
+            with contextlib.suppress(Exception):
+                await read(orders, journal, after)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    task = asyncio.create_task(read_on())
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    await asyncio.wait([task])
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    asyncio.run(main(json.loads(sys.argv[1])))

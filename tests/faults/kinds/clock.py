@@ -1,0 +1,49 @@
+"""Wall clocks jump."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from tests.faults.journal import NotHere, NotHit
+from tests.faults.world import World
+
+HOUR = 3600.0
+_WITHOUT = "moving a program's clock needs a C compiler: apt-get install gcc"
+
+
+async def jump_database_clock(world: World) -> str:
+    """The database's clock goes forward by an hour: every lease is over at once. It stays there.
+
+    Going back is another matter: what was stamped before is due only when the clock has caught up.
+    """
+    if not world.postgres.clock.movable:
+        raise NotHere(_WITHOUT)
+    async with world.admin() as admin:
+        before = await admin.fetchval("SELECT clock_timestamp()")
+        world.postgres.clock.move(HOUR)
+        moved = (await admin.fetchval("SELECT clock_timestamp()") - before).total_seconds()
+    if moved < HOUR:
+        raise NotHit(f"the server's clock moved by {moved:.1f} s")
+    return f"the server's clock moved by {moved:.0f} s"
+
+
+async def jump_relay_clock(world: World) -> str:
+    """The clock of the relay that works goes forward by an hour and then back by two: it does not go by it."""
+    relay = await world.until_leader()
+    clock = world.relay_clocks[world.relays.index(relay)]
+    if not clock.movable:
+        raise NotHere(_WITHOUT)
+    shown: list[float] = []
+    for seconds in (HOUR, -2 * HOUR, HOUR):
+        clock.move(seconds)
+        began = time.monotonic()
+        (line, *_) = await world.events.until(began, "Published", within=15.0)
+        shown.append(line["wall"] - time.time())
+        await asyncio.sleep(1.0)
+    if not any(abs(difference) > HOUR / 2 for difference in shown):
+        raise NotHit(f"no relay's clock was off: {shown}")
+    return "relay's clock off by " + ", ".join(f"{difference:.0f} s" for difference in shown)
+
+
+FAULTS = (jump_database_clock, jump_relay_clock)

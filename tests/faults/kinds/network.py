@@ -1,0 +1,132 @@
+"""The network holds, loses, resets and slows what is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from tests.faults.journal import NotHit, eventually
+from tests.faults.world import World
+from tests.services.proxy import FaultProxy
+
+FEEL_SECONDS = 15.0
+
+
+async def cut_database(world: World) -> str:
+    """A black hole between the relay that works and its database."""
+    relay, began = await world.until_leader(), time.monotonic()
+    proxy = world.proxy_of(relay)
+    proxy.hold()
+    try:
+        felt = await world.events.until(
+            began, "Reconnecting", "LeaderLost", within=FEEL_SECONDS, relay=relay.name
+        )
+    finally:
+        proxy.pass_through()
+    return f"{relay.base} said {felt[0]['name']} after {felt[0]['at'] - began:.1f} s"
+
+
+async def lose_database_answers(world: World) -> str:
+    """What a relay's database answers is dropped: the statement is done and nobody knows."""
+    relay = await world.until_leader()
+    return f"dropped {await _drop_answers(world.proxy_of(relay))} bytes of answers to {relay.base}"
+
+
+async def lose_commit_answers(world: World) -> str:
+    """What the writers' database answers is dropped: some of those transactions are committed."""
+    began = time.monotonic()
+    dropped = await _drop_answers(world.writer_proxy)
+    unknown = await eventually(
+        lambda: [line for line in world.history.since(began) if line["kind"] == "info"],
+        10.0,
+        "no writer was left in doubt",
+    )
+    return f"dropped {dropped} bytes; {len(unknown)} transactions in doubt"
+
+
+async def reset_database(world: World) -> str:
+    """Every connection of every relay to the database is reset."""
+    return _all_reset(world.relay_proxies)
+
+
+async def cut_broker(world: World) -> str:
+    """A black hole between the relays and the broker."""
+    await world.until_leader()
+    began = time.monotonic()
+    world.broker_proxy.hold()
+    try:
+        felt = await world.events.until(began, "BreakerOpened", "Failed", within=FEEL_SECONDS)
+    finally:
+        world.broker_proxy.pass_through()
+    return f"{felt[0]['name']} after {felt[0]['at'] - began:.1f} s"
+
+
+async def lose_broker_answers(world: World) -> str:
+    """Acknowledgements are dropped: the broker has the messages and the relay does not know."""
+    await world.until_leader()
+    return f"dropped {await _drop_answers(world.broker_proxy)} bytes of answers"
+
+
+async def reset_broker(world: World) -> str:
+    """Every connection to the broker is reset."""
+    return _all_reset([world.broker_proxy])
+
+
+async def refuse_broker(world: World) -> str:
+    """The broker's port takes nobody for a while."""
+    began = time.monotonic()
+    world.broker_proxy.refuse()
+    world.broker_proxy.reset()
+    try:
+        felt = await world.events.until(began, "BreakerOpened", "Failed", within=FEEL_SECONDS)
+        await world.broker_proxy.wait_for(lambda proxy: proxy.refused > 0, within=FEEL_SECONDS)
+    finally:
+        world.broker_proxy.pass_through()
+    return f"{felt[0]['name']} after {felt[0]['at'] - began:.1f} s, {world.broker_proxy.refused} refused so far"
+
+
+async def slow_broker(world: World) -> str:
+    """Every byte to and from the broker takes longer than a dispatch may."""
+    began = time.monotonic()
+    world.broker_proxy.delay(world.plan.settings["dispatch_timeout"] + 0.5)
+    try:
+        felt = await world.events.until(began, "BreakerOpened", "Failed", within=FEEL_SECONDS)
+    finally:
+        world.broker_proxy.pass_through()
+    return f"{felt[0]['name']} after {felt[0]['at'] - began:.1f} s"
+
+
+async def narrow_broker(world: World) -> str:
+    """A connection to the broker that carries 2 kB a second."""
+    world.broker_proxy.throttle(2_000)
+    try:
+        await world.broker_proxy.wait_for(lambda proxy: proxy.requests.held > 0, within=FEEL_SECONDS)
+        held = world.broker_proxy.requests.held
+        await asyncio.sleep(3.0)
+    finally:
+        world.broker_proxy.pass_through()
+    return f"{held} bytes waited"
+
+
+async def _drop_answers(proxy: FaultProxy) -> int:
+    proxy.hold_responses()
+    try:
+        await proxy.wait_for(lambda proxy: proxy.responses.held > 0, within=FEEL_SECONDS)
+        dropped = proxy.responses.held
+        proxy.reset()
+    finally:
+        proxy.pass_through()
+    return dropped
+
+
+def _all_reset(proxies: list[FaultProxy]) -> str:
+    count = sum(proxy.reset() for proxy in proxies)
+    if not count:
+        raise NotHit("there was no connection to reset")
+    return f"reset {count} connections"
+
+
+FAULTS = (
+    cut_database, lose_database_answers, lose_commit_answers, reset_database, cut_broker, lose_broker_answers,
+    reset_broker, refuse_broker, slow_broker, narrow_broker,
+)  # fmt: skip

@@ -1,0 +1,6 @@
+from dataclasses import dataclass
+@dataclass
+class Proof:
+    good: bool = True
+def prove(*a): return []
+def table(p): return ""

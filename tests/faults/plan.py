@@ -1,0 +1,58 @@
+"""What a run is made of. The seed decides everything that is left to chance, save what the machine's timing adds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+Broker = Literal["kafka", "nats", "amqp"]
+BROKERS: Final[tuple[Broker, ...]] = ("kafka", "nats", "amqp")
+TABLE: Final = "faults_outbox"
+TOPIC: Final = "faults.order"
+POISON: Final = "faults.poison"
+"""A topic that has no destination: its messages can never be delivered, and are dead at once."""
+GRACE: Final = 2.0
+
+RELAY: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "lock_ttl": 5.0,
+        "dispatch_timeout": 1.5,
+        "database_timeout": 1.0,
+        "takeover": 2.5,
+        "poll_interval": 0.3,
+        "backoff_base": 0.2,
+        "backoff_cap": 1.0,
+        "backoff_jitter": 0.1,
+        "max_attempts": 100,
+    }
+)
+"""Short times, so that many faults fit in a minute; attempts enough that no fault makes a message dead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One run. Ordered: writers serialise per key, one relay leads and the others stand by, and order is checked.
+    Otherwise writers do not wait for each other, all relays work side by side, and only loss is checked."""
+
+    seed: int
+    broker: Broker
+    seconds: float
+    ordered: bool
+    writers: int = 3
+    relays: int = 2
+    keys: int = 12
+    rate: float = 15.0
+    """Transactions a second of each writer."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {**RELAY, "single_active": self.ordered}
+
+    @property
+    def name(self) -> str:
+        return f"{self.broker}, {'ordered' if self.ordered else 'side by side'}, seed {self.seed}"
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)

@@ -1,0 +1,109 @@
+"""The processes of a run, started anew as often as the nemesis ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.services.run import Child, Command, Run
+
+ROOT = Path(__file__).parents[2]
+MOST_GENERATIONS = 500
+"""How often one relay may be started in a run: each time it has a database role of its own."""
+
+
+@dataclass(slots=True)
+class Place:
+    """Where one process is run, again and again. `name` is that of the process that runs now: `r1.3`, the third."""
+
+    run: Run
+    module: str
+    base: str
+    orders: dict[str, Any]
+    log: Path
+    environment: Mapping[str, str]
+    child: Child | None = None
+    name: str = ""
+    planned_end: bool = False
+    _generations: itertools.count[int] = field(default_factory=itertools.count)
+
+    def start(self, **orders: Any) -> None:
+        self.name = f"{self.base}.{next(self._generations)}"
+        self.planned_end = False
+        arguments = json.dumps(self.orders | self.at_start() | orders | {"name": self.name})
+        self.child = self.run.launch(
+            Command(
+                name=self.base,
+                port=0,
+                arguments=[sys.executable, "-m", self.module, arguments],
+                folder=ROOT,
+                log=self.log,
+                environment=self.environment,
+            )
+        )
+
+    def at_start(self) -> dict[str, Any]:
+        """Orders that differ each time."""
+        return {}
+
+    @property
+    def running(self) -> Child:
+        if self.child is None:
+            raise RuntimeError(f"{self.base} has not been started")
+        return self.child
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.running.exit_code
+
+    def send(self, number: signal.Signals) -> None:
+        self.running.process.send(number)
+
+    async def kill(self) -> int | None:
+        """SIGKILL; its exit code, -9 unless it had ended before."""
+        self.planned_end = True
+        await asyncio.to_thread(self.running.kill)
+        return self.exit_code
+
+    async def terminate(self, within: float) -> int | None:
+        """SIGTERM, and SIGKILL after so many seconds; its exit code."""
+        self.planned_end = True
+        await asyncio.to_thread(self.running.terminate, signal.SIGTERM, timeout_s=within)
+        return self.exit_code
+
+
+@dataclass(slots=True)
+class RelayPlace(Place):
+    """A relay connects as a role of its own each time, so that the database can tell who wrote what."""
+
+    dsn: str = ""
+
+    def at_start(self) -> dict[str, Any]:
+        return {"dsn": self.dsn.replace("//postgres@", f"//{role(self.name)}@")}
+
+
+@dataclass(slots=True)
+class WriterPlace(Place):
+    """A writer that is started again does not repeat itself."""
+
+    seed: int = 0
+
+    def at_start(self) -> dict[str, Any]:
+        return {"seed": f"{self.seed}:{self.name}"}
+
+
+def role(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def roles(relays: int) -> str:
+    """The statement that makes every role that a run's relays may need."""
+    names = [role(f"r{place}.{number}") for place in range(relays) for number in range(MOST_GENERATIONS)]
+    return ";".join(f'CREATE ROLE "{name}" LOGIN SUPERUSER' for name in names)

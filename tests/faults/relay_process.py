@@ -1,0 +1,104 @@
+"""A real relay to a real broker, with a journal of what it tells its observers. Run with its orders as JSON.
+
+SIGTERM stops it in order, SIGUSR1 makes it block its event loop for longer than a lease, and ``point`` names a moment
+at which it kills itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from outbox_core.dispatcher import Outcome
+from outbox_core.meta import DispatchedMessage
+from outbox_core.observer import Claimed, Dispatched, Event, LeaseLost, Measured, Published
+from outbox_core.relay import Relay
+from outbox_core.relay.settings import RelaySettings
+from outbox_core.store import Store
+from outbox_core.stores.postgres.store import PostgresStore
+from tests.faults import brokers
+from tests.faults.plan import TABLE
+from tests.integration.relay.faults import Faults, FaultyStore
+from tests.integration.relay.journal import Journal
+
+_DETAILS = ("term", "reason", "error", "retry_in", "abandoned", "write", "charged", "destination")
+
+
+class Witness:
+    """Writes down what happens, without the messages."""
+
+    def __init__(self, journal: Journal, name: str) -> None:
+        self._journal = journal
+        self._name = name
+
+    def __call__(self, event: Event) -> None:
+        kind = type(event).__name__
+        details = {field: getattr(event, field) for field in _DETAILS if hasattr(event, field)}
+        match event:
+            case Measured() | Claimed() | Dispatched():
+                return
+            case Published():
+                details |= {"rows": len(event.messages), "wall": time.time()}
+            case LeaseLost():
+                details["event_id"] = str(event.message.event_id)
+            case _:
+                pass
+        self._journal.write("event", name=kind, relay=self._name, **details)
+
+
+def dispatcher(orders: dict[str, Any], faults: Faults) -> Any:
+    """The adapter as it is, with the moments around a window when one of them is meant."""
+    adapter = brokers.dispatcher(orders["broker"], orders["address"], orders["settings"]["dispatch_timeout"])
+    if orders["point"].startswith("dispatch."):
+        window = adapter.dispatch_many
+
+        async def dispatch_many(
+            messages: Sequence[DispatchedMessage], /, *, deadline: float
+        ) -> Sequence[Outcome]:
+            return await faults.around("dispatch", lambda: window(messages, deadline=deadline))
+
+        adapter.dispatch_many = dispatch_many
+    return adapter
+
+
+async def main(orders: dict[str, Any]) -> None:
+    journal = Journal(Path(orders["journal"]))
+    faults = Faults(journal, orders["point"], orders["nth"])
+    settings = RelaySettings(**orders["settings"])
+
+    def faulty_store() -> Store:
+        store = PostgresStore(
+            orders["dsn"],
+            timeout=settings.database_timeout,
+            takeover=settings.takeover,
+            name=f"outbox:public.{TABLE}",
+        )
+        return FaultyStore(store, faults)
+
+    def block() -> None:
+        journal.write("event", name="Blocked", relay=orders["name"])
+        time.sleep(settings.lock_ttl + 1.0)
+
+    relay = Relay(
+        faulty_store if orders["point"] else orders["dsn"],
+        table=TABLE,
+        dispatcher=dispatcher(orders, faults),
+        observers=[Witness(journal, orders["name"])],
+        **orders["settings"],
+    )
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, block)
+    journal.write("event", name="Running", relay=orders["name"])
+    await relay.run(grace=orders["grace"])
+    journal.write("event", name="Ended", relay=orders["name"])
+
+
+if __name__ == "__main__":
+    logging.disable(logging.ERROR)  # whatever it would log, it tells its observers
+    asyncio.run(main(json.loads(sys.argv[1])))

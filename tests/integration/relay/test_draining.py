@@ -1,0 +1,93 @@
+"""Delivering what is due, once: for tests and for cron jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+import pytest_asyncio
+
+from outbox_core.errors import BrokerUnavailable
+from outbox_core.meta import DispatchedMessage
+from outbox_core.observer import LeaderGained
+from tests.integration.relay.bench import Bench, Gate, ignore, prepared, relay_tasks, until
+from tests.services.postgres import Database
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest_asyncio.fixture
+async def bench(database: Database) -> AsyncIterator[Bench]:
+    async with prepared(database) as bench:
+        yield bench
+
+
+async def test_stop_ends_a_drain(bench: Bench) -> None:
+    gate = Gate()
+    await bench.enqueue(*range(3))
+    relay = bench.relay(gate, concurrency=1, dispatch_timeout=5.0, lock_ttl=30.0)
+    draining = asyncio.create_task(relay.drain(timeout=20.0))
+    await until(lambda: gate.inside == 1)
+    await relay.stop(grace=0.1)
+    assert await draining == 0
+    assert await bench.states() == {"pending": 3}
+
+
+async def test_drain_returns_what_was_published_and_leaves_what_is_not_due(bench: Bench) -> None:
+    await bench.enqueue(*range(250))
+    await bench.enqueue("later", delay=timedelta(hours=1))
+
+    async def dispatch(message: DispatchedMessage) -> None:
+        if message.payload == b"7":
+            raise ValueError("not this one")
+
+    relay = bench.relay(dispatch, backoff_base=60.0, backoff_cap=60.0)
+    assert await relay.drain() == 249
+    assert await bench.states() == {"published": 249, "pending": 2}
+    assert await relay.drain() == 0
+    assert relay.state == "stopped"
+
+
+@pytest.mark.parametrize("keys", [[None], ["one"], ["one", "two", "three"]])
+async def test_drain_ends_while_the_destination_is_away(bench: Bench, keys: list[str | None]) -> None:
+    async def dispatch(message: DispatchedMessage) -> None:
+        raise BrokerUnavailable("away")
+
+    for key in keys:
+        await bench.enqueue(1, 2, key=key)
+    relay = bench.relay(dispatch, backoff_base=60.0, backoff_cap=60.0, concurrency=1)
+    assert await relay.drain(timeout=10.0) == 0
+    assert {(row["state"], row["attempts"]) for row in await bench.rows()} == {("pending", 0)}
+
+
+async def test_drain_that_is_not_done_in_time_says_so_and_gives_everything_back(bench: Bench) -> None:
+    gate = Gate()
+    await bench.enqueue(*range(3))
+    relay = bench.relay(gate, concurrency=1, dispatch_timeout=2.0, lock_ttl=30.0)
+    with pytest.raises(TimeoutError, match=r"not everything that is due was delivered within 0\.3 s"):
+        await relay.drain(timeout=0.3)
+    assert await bench.states() == {"pending": 3}
+    assert not relay_tasks()
+
+
+async def test_run_once_delivers_what_is_due(bench: Bench) -> None:
+    await bench.enqueue(1, 2, 3)
+    assert await bench.relay(ignore).run_once() == 3
+    assert await bench.states() == {"published": 3}
+    await bench.nothing_is_left()
+
+
+async def test_run_once_returns_0_while_another_relay_leads(bench: Bench) -> None:
+    async with bench.relay(ignore):
+        await until(lambda: bool(bench.heard.of(LeaderGained)))
+        assert await bench.relay(ignore).run_once(timeout=0.3) == 0
+
+
+async def test_run_once_leaves_a_table_to_the_relay_that_leads_it(bench: Bench) -> None:
+    async with bench.relay(ignore):
+        started = time.monotonic()
+        assert await bench.relay(ignore).run_once(timeout=20) == 0
+        assert time.monotonic() - started < 10
