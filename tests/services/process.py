@@ -44,6 +44,9 @@ class Process:
         id that is still the id of a session.
         """
         children: dict[int, list[Process]] = {}
+        holder = _entry(self.pid)
+        if holder is not None and holder.process != self:
+            return []
         members = [self] if self.alive else []
         for folder in _PROC.iterdir():
             entry = _entry(int(folder.name)) if folder.name.isdigit() else None
