@@ -45,7 +45,7 @@ def create_app() -> web.Application:
             yield
 
     async def stream(_: web.Application) -> AsyncIterator[None]:
-        client: Any = await nats.connect(nats_url, allow_reconnect=False)
+        client: Any = await nats.connect(nats_url, max_reconnect_attempts=1)
         await client.jetstream().add_stream(name="crm", subjects=["crm.>"])
         await client.close()
         yield

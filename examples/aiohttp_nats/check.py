@@ -18,7 +18,7 @@ from outbox_nats import from_msg
 async def check() -> None:
     first, second = (f"{uuid4().hex}@example.org" for _ in range(2))
     async with asyncio.timeout(60), TestClient(TestServer(create_app())) as client:
-        broker: Any = await nats.connect(address("NATS_URL"), allow_reconnect=False)
+        broker: Any = await nats.connect(address("NATS_URL"), max_reconnect_attempts=1)
         subscription = await broker.jetstream().subscribe(TOPIC, deliver_policy=DeliverPolicy.NEW)
 
         assert (await client.post("/customers", json={"email": first})).status == 201

@@ -34,7 +34,7 @@ async def main() -> None:
     await schema.upgrade(database_url, TABLE)
     connection = await asyncpg.connect(database_url)
     await connection.execute("CREATE TABLE IF NOT EXISTS carts (id uuid PRIMARY KEY)")
-    broker: Any = await nats.connect(nats_url, allow_reconnect=False)
+    broker: Any = await nats.connect(nats_url, max_reconnect_attempts=1)
     stream = broker.jetstream()
     await stream.add_stream(name="carts", subjects=["carts.>"])
     subscription = await stream.subscribe("carts.>", deliver_policy=DeliverPolicy.NEW)

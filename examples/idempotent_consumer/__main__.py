@@ -28,7 +28,7 @@ async def main() -> None:
     await schema.upgrade(database_url, TABLE)
     connection = await asyncpg.connect(database_url)
     await connection.execute(TABLES)
-    broker: Any = await nats.connect(nats_url, allow_reconnect=False)
+    broker: Any = await nats.connect(nats_url, max_reconnect_attempts=1)
     stream = broker.jetstream()
     await stream.add_stream(name="loyalty", subjects=["loyalty.>"])
     subscription = await stream.subscribe(TOPIC, manual_ack=True, deliver_policy=DeliverPolicy.NEW)

@@ -44,7 +44,7 @@ async def main() -> None:
     await connection.execute(
         "CREATE TABLE IF NOT EXISTS invoices (tenant uuid, number bigint, PRIMARY KEY (tenant, number))"
     )
-    broker: Any = await nats.connect(nats_url, allow_reconnect=False)
+    broker: Any = await nats.connect(nats_url, max_reconnect_attempts=1)
     stream = broker.jetstream()
     await stream.add_stream(name="invoices", subjects=["invoices.>"])
     subscription = await stream.subscribe(TOPIC, deliver_policy=DeliverPolicy.NEW)

@@ -24,7 +24,7 @@ async def main() -> None:
     assert await schema.wait() == 0
     connection = await asyncpg.connect(database_url)
     await prepare(connection, nats_url)
-    broker: Any = await nats.connect(nats_url, allow_reconnect=False)
+    broker: Any = await nats.connect(nats_url, max_reconnect_attempts=1)
     subscription = await broker.jetstream().subscribe(TOPIC, deliver_policy=DeliverPolicy.NEW)
 
     settings = {"OUTBOX_RELAY_TABLES": TABLE, "OUTBOX_RELAY_TO": nats_url, "OUTBOX_RELAY_GRACE": "5s"}

@@ -21,7 +21,7 @@ outbox = Outbox(TABLE)
 async def prepare(connection: asyncpg.Connection, nats_url: str) -> None:
     """The service's own table, and the stream that keeps its events. The outbox table is made by `outbox schema`."""
     await connection.execute("CREATE TABLE IF NOT EXISTS parcels (id uuid PRIMARY KEY)")
-    broker: Any = await nats.connect(nats_url, allow_reconnect=False)
+    broker: Any = await nats.connect(nats_url, max_reconnect_attempts=1)
     await broker.jetstream().add_stream(name="parcels", subjects=["parcels.>"])
     await broker.close()
 

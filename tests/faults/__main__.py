@@ -62,7 +62,11 @@ async def main(arguments: argparse.Namespace) -> int:
         _tell(report.table(result))
     hit = {kind for result in results for kind in result.by_kind}
     missing = {kind: reason for result in results for kind, reason in result.missing.items()}
-    proofs = [] if arguments.no_matrix else matrix.prove(hit, missing, _tell)
+    proofs = (
+        []
+        if arguments.no_matrix
+        else matrix.prove(hit, missing, seed, every_broker=arguments.long is not None, tell=_tell)
+    )
     if arguments.plot:
         arguments.plot.write_text(report.plot(results))
     _tell(report.timeline(results))
@@ -82,9 +86,13 @@ def _tell(text: str) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description="Break everything and count.")
-    parser.add_argument("--seed", type=int, help="decides brokers and order of faults; printed when not given")
+    parser.add_argument(
+        "--seed", type=int, help="decides brokers and order of faults; printed when not given"
+    )
     parser.add_argument("--broker", choices=BROKERS, help="this one alone, instead of the seed's")
-    parser.add_argument("--seconds", type=float, help="at least so long for each run (0; 300 in the long form)")
+    parser.add_argument(
+        "--seconds", type=float, help="at least so long for each run (0; 300 in the long form)"
+    )
     parser.add_argument("--kinds", help=f"some of: {', '.join(KINDS)}")
     parser.add_argument(
         "--long", type=float, nargs="?", const=4.0, metavar="HOURS", help="run after run, 4 h"

@@ -6,6 +6,7 @@ What is read is what the broker stored, in its order, by the broker's own client
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
@@ -114,8 +115,9 @@ class NatsReader:
 
     async def some(self) -> list[Seen]:
         found: list[Seen] = []
+        end = time.monotonic() + ASK_SECONDS / 2
         try:
-            while len(found) < 500:
+            while not found or time.monotonic() < end:
                 message = await self._subscription.next_msg(timeout=0.1 if found else ASK_SECONDS)
                 found.append((0, message.metadata.sequence.stream, message.headers[EVENT_ID]))
         except nats.errors.TimeoutError:
@@ -150,7 +152,8 @@ class QueueReader:
 
     async def some(self) -> list[Seen]:
         found: list[Seen] = []
-        while len(found) < 500:
+        end = time.monotonic() + ASK_SECONDS / 2
+        while time.monotonic() < end:
             message = await self._queue.get(fail=False, timeout=CONNECT_SECONDS)
             if message is None:
                 break

@@ -40,16 +40,17 @@ async def read(orders: dict[str, Any], journal: Journal, after: dict[int, int]) 
 async def main(orders: dict[str, Any]) -> None:
     journal, after = Journal(Path(orders["journal"])), dict[int, int]()
 
-    async def read_on() -> None:
-        while True:
-            # Whatever the client makes of a broker that is broken on purpose, it is asked again.
-            with contextlib.suppress(Exception):
-                await read(orders, journal, after)
-            await asyncio.sleep(RETRY_SECONDS)
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    while not stopped.is_set():
+        # In a task of its own: a client whose broker is broken on purpose may raise anything, cancellation included.
+        await asyncio.wait([asyncio.create_task(_quietly(orders, journal, after))])
+        await asyncio.sleep(RETRY_SECONDS)
 
-    task = asyncio.create_task(read_on())
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    await asyncio.wait([task])
+
+async def _quietly(orders: dict[str, Any], journal: Journal, after: dict[int, int]) -> None:
+    with contextlib.suppress(Exception):
+        await read(orders, journal, after)
 
 
 if __name__ == "__main__":

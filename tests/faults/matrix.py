@@ -1,6 +1,136 @@
+"""Proves every row of the fault matrix, by what the nemesis did in this run and by the tests that rows name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-@dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from tests.faults.plan import BROKERS
+from tests.faults.processes import ROOT
+from tests.faults.rows import ROWS, Row
+from tests.services.sources import missing_is_failure
+
+TESTS_SECONDS = 900
+WORKERS = 2
+
+
+class Fate(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One test: its id, what became of it and why."""
+
+    test: str
+    fate: Fate
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Proof:
-    good: bool = True
-def prove(*a): return []
-def table(p): return ""
+    """What was shown of one row. ``gaps`` say what was not; ``absent`` what this machine cannot have."""
+
+    row: Row
+    shown: tuple[str, ...]
+    gaps: tuple[str, ...]
+    absent: tuple[str, ...]
+
+    @property
+    def good(self) -> bool:
+        return not self.gaps and bool(self.shown or self.absent)
+
+
+def prove(
+    felt: set[str], missing: Mapping[str, str], seed: int, *, every_broker: bool, tell: Callable[[str], None]
+) -> list[Proof]:
+    """Run the tests of every row, and say of each row what was shown. ``felt`` are the kinds of faults that were hit."""
+    chosen = {row.number: wanted(row, seed, every_broker=every_broker) for row in ROWS}
+    tests = sorted({test for several in chosen.values() for test in several})
+    tell(f"matrix: {len(tests)} tests for {len(ROWS)} rows")
+    ran = run_tests(tests)
+    return [judge(row, chosen[row.number], felt, missing, ran) for row in ROWS]
+
+
+def wanted(row: Row, seed: int, *, every_broker: bool) -> tuple[str, ...]:
+    """The tests of a row that are to run: of the brokers' all, or those of the one whose turn it is."""
+    turn = [broker for broker in (*BROKERS[seed % 3 :], *BROKERS[: seed % 3]) if broker in row.by_broker]
+    picked = turn if every_broker else turn[:1]
+    return row.tests + tuple(test for broker in picked for test in row.by_broker[broker])
+
+
+def judge(
+    row: Row, tests: Sequence[str], felt: set[str], missing: Mapping[str, str], ran: Sequence[Ran]
+) -> Proof:
+    """A row is shown when all its kinds were felt and all its tests passed; what cannot be had is said."""
+    shown = [kind for kind in row.kinds if kind in felt]
+    absent = [f"{kind}: {missing[kind]}" for kind in row.kinds if kind in missing and kind not in felt]
+    gaps = [f"{kind} was not felt" for kind in row.kinds if kind not in felt and kind not in missing]
+    for test in tests:
+        of_it = [each for each in ran if _belongs(each.test, test)]
+        failed = [each for each in of_it if each.fate is Fate.FAILED]
+        passed = [each for each in of_it if each.fate is Fate.PASSED]
+        skipped = [each for each in of_it if each.fate is Fate.SKIPPED]
+        gaps += [f"{each.test} failed" for each in failed]
+        if passed and not failed:
+            shown.append(test)
+        elif skipped and not failed:
+            (gaps if missing_is_failure() else absent).append(f"{test}: {skipped[0].why}")
+        elif not of_it:
+            gaps.append(f"{test} was not run")
+    return Proof(row, tuple(shown), tuple(gaps), tuple(absent))
+
+
+def _belongs(ran: str, named: str) -> bool:
+    return ran == named or ran.startswith((f"{named}[", f"{named}::"))
+
+
+def run_tests(tests: Sequence[str]) -> list[Ran]:
+    """Run tests in a pytest of their own; a test that is not there is in no answer."""
+    with tempfile.TemporaryDirectory() as folder:
+        record = Path(folder) / "results.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "--no-header", f"--numprocesses={WORKERS}"]
+        subprocess.run(
+            [*command, "--dist=loadscope", "-o", "junit_family=xunit1", f"--junitxml={record}", *tests],
+            cwd=ROOT,
+            timeout=TESTS_SECONDS,
+            check=False,
+        )
+        return read_results(record.read_text()) if record.exists() else []
+
+
+def read_results(text: str) -> list[Ran]:
+    """What pytest wrote in its record, in JUnit's format."""
+    results: list[Ran] = []
+    for case in ET.fromstring(text).iter("testcase"):  # noqa: S314 - written by our own pytest
+        test = f"{case.get('file')}::{case.get('name')}"
+        skipped = case.find("skipped")
+        if case.find("failure") is not None or case.find("error") is not None:
+            results.append(Ran(test, Fate.FAILED))
+        elif skipped is not None:
+            results.append(Ran(test, Fate.SKIPPED, skipped.get("message", "")))
+        else:
+            results.append(Ran(test, Fate.PASSED))
+    return results
+
+
+def table(proofs: Sequence[Proof]) -> str:
+    """The matrix with what was shown of each row."""
+    lines = ["fault matrix"]
+    for proof in proofs:
+        verdict = "shown" if proof.good and not proof.absent else "in part" if proof.good else "NOT SHOWN"
+        kinds = [shown for shown in proof.shown if "/" not in shown]
+        tests = len(proof.shown) - len(kinds)
+        how = ", ".join([*kinds, *([f"{tests} test{'s' * (tests > 1)}"] if tests else [])])
+        lines.append(f"  {proof.row.number:>2}  {proof.row.fault:<74} {verdict:<9} {how}")
+        lines += [f"      not here: {reason}" for reason in proof.absent]
+        lines += [f"      GAP: {gap}" for gap in proof.gaps]
+    return "\n".join(lines)

@@ -13,7 +13,7 @@ from tests.faults.kinds import KINDS
 from tests.faults.world import World
 
 TRIES = 3
-PAUSE_SECONDS = (0.3, 1.5)
+PAUSE_SECONDS = (0.2, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from outbox_core.dispatcher import Outcome
+from outbox_core.errors import StorageUnavailable
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Claimed, Dispatched, Event, LeaseLost, Measured, Published
 from outbox_core.relay import Relay
@@ -28,6 +29,7 @@ from tests.faults.plan import TABLE
 from tests.integration.relay.faults import Faults, FaultyStore
 from tests.integration.relay.journal import Journal
 
+RETRY_SECONDS = 0.5
 _DETAILS = ("term", "reason", "error", "retry_in", "abandoned", "write", "charged", "destination")
 
 
@@ -37,8 +39,11 @@ class Witness:
     def __init__(self, journal: Journal, name: str) -> None:
         self._journal = journal
         self._name = name
+        self.heard = False
+        """Whether the relay has begun its work."""
 
     def __call__(self, event: Event) -> None:
+        self.heard = True
         kind = type(event).__name__
         details = {field: getattr(event, field) for field in _DETAILS if hasattr(event, field)}
         match event:
@@ -86,16 +91,26 @@ async def main(orders: dict[str, Any]) -> None:
         journal.write("event", name="Blocked", relay=orders["name"])
         time.sleep(settings.lock_ttl + 1.0)
 
+    witness = Witness(journal, orders["name"])
     relay = Relay(
         faulty_store if orders["point"] else orders["dsn"],
         table=TABLE,
         dispatcher=dispatcher(orders, faults),
-        observers=[Witness(journal, orders["name"])],
+        observers=[witness],
         **orders["settings"],
     )
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, block)
     journal.write("event", name="Running", relay=orders["name"])
-    await relay.run(grace=orders["grace"])
+    while True:
+        try:
+            await relay.run(grace=orders["grace"])
+            break
+        except StorageUnavailable as error:
+            # A relay does not begin without its database, and whoever runs it tries again; once begun it bears it.
+            if witness.heard:
+                raise
+            journal.write("event", name="NotStarted", relay=orders["name"], error=str(error))
+            await asyncio.sleep(RETRY_SECONDS)
     journal.write("event", name="Ended", relay=orders["name"])
 
 

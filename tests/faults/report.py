@@ -116,7 +116,9 @@ def _run_plot(result: Result, kinds: Sequence[str], top: int) -> str:
         return round(_LEFT + moment / seconds * _WIDTH, 1)
 
     def points(counts: Sequence[int]) -> str:
-        return " ".join(f"{x(at + 0.5)},{base - count / highest * _HEIGHT:.1f}" for at, count in enumerate(counts))
+        return " ".join(
+            f"{x(at + 0.5)},{base - count / highest * _HEIGHT:.1f}" for at, count in enumerate(counts)
+        )
 
     drawn = [
         f'<text x="5" y="{top + 20}" font-size="12">{escape(result.plan.name)}: {seconds} s,'

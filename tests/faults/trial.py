@@ -61,7 +61,9 @@ async def run(plan: Plan, kinds: Sequence[str], tell: Callable[[str], None]) -> 
         result.began = time.monotonic()
         result.deeds, result.missing = await rage(world, kinds, plan.seconds, tell_deed)
         result.problems += [
-            f"{kind} was never felt" for kind in kinds if kind not in result.missing and not result.by_kind[kind]
+            f"{kind} was never felt"
+            for kind in kinds
+            if kind not in result.missing and not result.by_kind[kind]
         ]
         await _quiet_end(world, result)
         evidence = await _gather(world, result)
@@ -80,6 +82,7 @@ async def _quiet_end(world: World, result: Result) -> None:
     if left := await world.until_delivered():
         result.problems.append(f"{left} messages were still not delivered when everything had been quiet")
     result.problems += [end for end in world.unplanned_ends() if end not in result.problems]
+    await world.until_running()
     codes = await asyncio.gather(*(relay.terminate(EXIT_SECONDS) for relay in world.relays))
     result.problems += [f"a relay that was told to stop ended with {code}" for code in codes if code != 0]
 

@@ -85,6 +85,11 @@ class World:
         found: RelayPlace = await eventually(self.leader, within, "no relay leads")
         return found
 
+    async def until_running(self) -> None:
+        """Wait until every relay is so far that it can be told to stop."""
+        for relay in self.relays:
+            await self.events.until(0, "Running", within=RECOVERY_SECONDS, relay=relay.name)
+
     def proxy_of(self, relay: RelayPlace) -> FaultProxy:
         return self.relay_proxies[self.relays.index(relay)]
 
@@ -150,9 +155,7 @@ async def _build(plan: Plan, services: Services, stack: AsyncExitStack) -> World
         else None
     )
     await brokers.prepare(plan.broker, broker.address, create)
-    relay_proxies = [
-        await stack.enter_async_context(FaultProxy.to_postgres(dsn)) for _ in range(plan.relays)
-    ]
+    relay_proxies = [await stack.enter_async_context(FaultProxy.to_postgres(dsn)) for _ in range(plan.relays)]
     writer_proxy = await stack.enter_async_context(FaultProxy.to_postgres(dsn))
     kafka = broker if isinstance(broker, ProxiedKafka) else None
     broker_proxy = await stack.enter_async_context(
@@ -163,9 +166,7 @@ async def _build(plan: Plan, services: Services, stack: AsyncExitStack) -> World
     folder = services.run.folder_for("faults")
     library = await asyncio.to_thread(shim, folder)
     clocks = [Clock(library, folder / f"clock-{number}") for number in range(plan.relays)]
-    events, history, arrivals = (
-        folder / f"{name}.jsonl" for name in ("events", "history", "arrivals")
-    )
+    events, history, arrivals = (folder / f"{name}.jsonl" for name in ("events", "history", "arrivals"))
     relay_orders = {
         "broker": plan.broker,
         "address": _through(broker.address, broker_proxy.port),

@@ -75,15 +75,13 @@ async def lock_table(world: World) -> str:
 
 async def long_transaction(world: World) -> str:
     """An old snapshot keeps every dead row version from being removed."""
-    async with world.admin() as admin:
+    async with world.admin() as admin, world.admin() as other:
         await admin.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-        await admin.execute("SELECT pg_current_xact_id()")
+        pid = await admin.fetchval("SELECT pg_backend_pid() FROM pg_current_xact_id()")
         began = time.monotonic()
         await asyncio.sleep(4.0)
         published = sum(line["rows"] for line in world.events.since(began, "Published"))
-        behind = await admin.fetchval(
-            "SELECT age(backend_xmin) FROM pg_stat_activity WHERE pid = pg_backend_pid()"
-        )
+        behind = await other.fetchval("SELECT age(backend_xmin) FROM pg_stat_activity WHERE pid = $1", pid)
         await admin.execute("ROLLBACK")
     if not behind or not published:
         raise NotHit(f"the snapshot was {behind} transactions old and {published} messages were published")

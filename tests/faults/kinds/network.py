@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
+from uuid import UUID
 
 from tests.faults.journal import NotHit, eventually
 from tests.faults.world import World
 from tests.services.proxy import FaultProxy
 
 FEEL_SECONDS = 15.0
+COMMIT_TRIES = 15
 
 
 async def cut_database(world: World) -> str:
@@ -33,15 +36,24 @@ async def lose_database_answers(world: World) -> str:
 
 
 async def lose_commit_answers(world: World) -> str:
-    """What the writers' database answers is dropped: some of those transactions are committed."""
-    began = time.monotonic()
-    dropped = await _drop_answers(world.writer_proxy)
-    unknown = await eventually(
-        lambda: [line for line in world.history.since(began) if line["kind"] == "info"],
-        10.0,
-        "no writer was left in doubt",
-    )
-    return f"dropped {dropped} bytes; {len(unknown)} transactions in doubt"
+    """What the writers' database answers is dropped, until one is left in doubt about what it did commit."""
+    began, dropped = time.monotonic(), 0
+    for _ in range(COMMIT_TRIES):
+        dropped += await _drop_answers(world.writer_proxy)
+        await eventually(lambda: _in_doubt(world, began), FEEL_SECONDS, "no writer was left in doubt")
+        ids = [UUID(event_id) for line in _in_doubt(world, began) for event_id in line["kept"]]
+        async with world.admin() as admin:
+            committed = await admin.fetchval(
+                "SELECT count(*) FROM faults_ledger WHERE event_id = ANY ($1::uuid[])", ids
+            )
+        if committed:
+            return f"dropped {dropped} bytes; {len(ids)} messages in doubt, {committed} of them committed"
+        await asyncio.sleep(0.3)
+    raise NotHit(f"of {len(ids)} messages in doubt none was committed")
+
+
+def _in_doubt(world: World, since: float) -> list[dict[str, Any]]:
+    return [line for line in world.history.since(since) if line["kind"] == "info"]
 
 
 async def reset_database(world: World) -> str:
@@ -82,7 +94,9 @@ async def refuse_broker(world: World) -> str:
         await world.broker_proxy.wait_for(lambda proxy: proxy.refused > 0, within=FEEL_SECONDS)
     finally:
         world.broker_proxy.pass_through()
-    return f"{felt[0]['name']} after {felt[0]['at'] - began:.1f} s, {world.broker_proxy.refused} refused so far"
+    return (
+        f"{felt[0]['name']} after {felt[0]['at'] - began:.1f} s, {world.broker_proxy.refused} refused so far"
+    )
 
 
 async def slow_broker(world: World) -> str:

@@ -38,24 +38,29 @@ async def kill_relay_at_a_point(world: World) -> str:
         world.points = [*POINTS, *(LEADER_POINTS if world.plan.ordered else ())]
         world.random.shuffle(world.points)
     point, nth = world.points.pop(), world.random.choice((1, 2, 5))
-    for relay in world.relays:
-        await relay.kill()
+    leader = await world.until_leader()
+    victim = world.random.choice([relay for relay in world.relays if relay is not leader])
+    await victim.kill()
     began = time.monotonic()
-    for relay in world.relays:
-        relay.start(point=point, nth=nth)
-        relay.planned_end = True
-    await eventually(
-        lambda: [line for line in world.events.since(began) if line["kind"] == "fault"],
-        20.0,
-        f"no relay came to {point} for the {nth}. time",
-    )
-    dead = await eventually(
-        lambda: [relay for relay in world.relays if relay.exit_code == -signal.SIGKILL], 5.0, "nobody died"
-    )
-    for relay in world.relays:
-        await relay.kill()
-        relay.start()
-    return f"{dead[0].base} died at {point} for the {nth}. time"
+    victim.start(point=point, nth=nth)
+    victim.planned_end = True
+    leads = world.plan.ordered and not point.startswith("campaign.")
+    if leads:
+        await world.events.until(began, "Running", within=20.0, relay=victim.name)
+        await leader.kill()
+    try:
+        await eventually(
+            lambda: [line for line in world.events.since(began) if line["kind"] == "fault"],
+            20.0,
+            f"no relay came to {point} for the {nth}. time",
+        )
+        await eventually(lambda: victim.exit_code == -signal.SIGKILL, 5.0, f"{victim.name} did not die")
+    finally:
+        await victim.kill()
+        victim.start()
+        if leads:
+            leader.start()
+    return f"{victim.base} died at {point} for the {nth}. time"
 
 
 async def freeze_relay(world: World) -> str:
@@ -91,7 +96,9 @@ async def block_event_loop(world: World) -> str:
 
 async def stop_relay(world: World) -> str:
     """SIGTERM, as a deployment sends it; the relay must be gone in its grace and a second."""
-    relay, began = await world.until_leader(), time.monotonic()
+    relay = await world.until_leader()
+    await world.until_running()
+    began = time.monotonic()
     code = await relay.terminate(EXIT_SECONDS)
     ended = world.events.since(began, "Ended", relay=relay.name)
     if code != 0 or not ended:

@@ -34,6 +34,7 @@ async def test_a_long_outage_kills_nothing_and_costs_no_attempt(bench: Bench, ki
     broker.away = True
     await bench.enqueue(*range(rows))
     async with bench.relay(broker, **SHORT):
+        await until(lambda: bool(bench.heard.of(BreakerOpened)))
         began = time.monotonic()
         await until(lambda: time.monotonic() - began > 1.0)
         assert {(row["state"] == "dead", row["attempts"] > 1) for row in await bench.rows()} == {

@@ -125,7 +125,7 @@ async def test_a_stop_while_starting_makes_the_start_fail_at_once(bench: Bench) 
     await relay.stop(grace=0.1)
     assert time.monotonic() - began < 2
     assert relay.state == "stopped"
-    with pytest.raises(RelayFailed, match="^the relay was stopped before it was running$"):
+    with pytest.raises(RelayFailed, match=r"^the relay was stopped before it was running$"):
         await starting
     await relay.wait()
     assert not relay_tasks()

@@ -1,0 +1,183 @@
+"""The checker can fail: everything that it looks for is found when it is there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.faults.classify import Committed, Evidence, Step, Verdict, classify
+from tests.faults.kinds import KINDS
+from tests.faults.matrix import Fate, Ran, judge, read_results, wanted
+from tests.faults.plan import BROKERS
+from tests.faults.rows import ROWS, Row
+
+TTL = 5.0
+LEASED = Step("a1", "r0", "pending", "leased", None, "t1")
+PUBLISHED = Step("a1", "r0", "leased", "published", "t1", None, 0.1)
+
+
+def line(kind: str, kept: str = "", back: str = "", at: float = 1.0) -> dict[str, Any]:
+    return {"kind": kind, "kept": kept.split(), "back": back.split(), "at": at}
+
+
+GOOD = Evidence(
+    history=[
+        line("invoke", "a1 a2"), line("ok", "a1 a2"),
+        line("invoke", "a3", "s1"), line("ok", "a3", "s1"),
+        line("invoke", back="x1"), line("fail", back="x1"),
+        line("invoke", "u1"), line("info", "u1"), line("invoke", "u2"),
+        line("invoke", "p1"), line("ok", "p1"),
+    ],
+    ledger={
+        "a1": Committed("a", 1), "a2": Committed("a", 2), "a3": Committed("a", 3),
+        "u1": Committed("b", 1), "p1": Committed(poison=True),
+    },
+    states={"a1": "published", "a2": "published", "a3": "published", "u1": "published", "p1": "dead"},
+    trail=[LEASED, PUBLISHED],
+    stored=["a1", "u1", "a2", "a1", "a3"],
+    arrived=[(2.0, "a1"), (2.1, "u1"), (2.2, "a2"), (2.3, "a1"), (2.4, "a3")],
+)  # fmt: skip
+
+
+def judged(**changes: Any) -> Verdict:
+    return classify(replace(GOOD, **changes), lock_ttl=TTL)
+
+
+def test_a_good_run_is_counted() -> None:
+    verdict = judged()
+    assert verdict.good
+    assert (verdict.committed, verdict.delivered, verdict.dead) == (5, 4, ["p1"])
+    assert verdict.duplicates == 1
+    assert (verdict.unknown, verdict.unknown_committed, verdict.rolled_back) == (["u1", "u2"], 1, 2)
+
+
+def test_a_loss_is_found_whatever_the_table_says() -> None:
+    verdict = judged(stored=["a1", "u1", "a3"])
+    assert (verdict.lost, verdict.good) == (["a2"], False)
+
+
+def test_what_only_the_consumer_saw_is_lost_all_the_same() -> None:
+    assert judged(stored=["a1", "a2", "u1"]).lost == ["a3"]
+
+
+@pytest.mark.parametrize("made_up", ["x1", "s1", "u2", "nobody-wrote-it"])
+def test_a_phantom_is_found(made_up: str) -> None:
+    assert judged(stored=[*GOOD.stored, made_up]).phantom == [made_up]
+    verdict = judged(arrived=[*GOOD.arrived, (3.0, made_up)])
+    assert (verdict.phantom, verdict.good) == ([made_up], False)
+
+
+def test_what_comes_before_it_was_written_is_a_phantom() -> None:
+    assert judged(arrived=[(0.5, "a1")]).phantom == ["a1"]
+
+
+def test_a_reordering_is_found_and_a_repetition_is_none() -> None:
+    verdict = judged(stored=["a2", "a1", "a3", "u1"])
+    assert (verdict.reordered, verdict.good) == (["a1"], False)
+    assert judged(stored=["a1", "a2", "a3", "u1", "a1", "a2"]).reordered == []
+
+
+def test_a_dead_message_that_was_not_meant_to_die_is_found() -> None:
+    verdict = judged(states={**GOOD.states, "a2": "dead"}, stored=["a1", "a3", "u1"])
+    assert (verdict.dead_unplanned, verdict.lost, verdict.good) == (["a2"], [], False)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ledger": {event_id: row for event_id, row in GOOD.ledger.items() if event_id != "a3"}},
+        {"ledger": {**GOOD.ledger, "x1": Committed()}},
+        {"ledger": {**GOOD.ledger, "nobody-tried-it": Committed()}},
+    ],
+)
+def test_a_database_that_forgets_or_makes_up_commits_is_found(changes: dict[str, Any]) -> None:
+    verdict = judged(**changes)
+    assert len(verdict.broken_commits) == 1
+    assert not verdict.good
+
+
+TAKEN = Step("a1", "r1", "leased", "leased", "t1", "t2", 6.0)
+
+
+@pytest.mark.parametrize(
+    "trail",
+    [
+        pytest.param([LEASED, replace(PUBLISHED, who="r1")], id="another's lease is completed"),
+        pytest.param([LEASED, TAKEN, replace(PUBLISHED, old_token="t2")], id="the old owner completes"),
+        pytest.param([LEASED, replace(TAKEN, held=1.0)], id="a lease is taken too early"),
+        pytest.param([LEASED, Step("a1", "r1", "leased", "pending", "t1", None, 9.0)], id="another releases"),
+        pytest.param([LEASED, Step("a1", "r1", "leased", "dead", "t1", None, 1.0)], id="buried too early"),
+        pytest.param([LEASED, PUBLISHED, Step("a1", "r0", "published", "published")], id="published twice"),
+        pytest.param([Step("p1", "r0", "dead", "leased", None, "t3")], id="the dead is claimed"),
+    ],
+)
+def test_a_stale_write_that_was_accepted_is_found(trail: list[Step]) -> None:
+    verdict = judged(trail=trail)
+    assert len(verdict.stale_writes_accepted) == 1
+    assert not verdict.good
+
+
+@pytest.mark.parametrize(
+    "trail",
+    [
+        [LEASED, TAKEN, replace(PUBLISHED, who="r1", old_token="t2")],
+        [LEASED, Step("a1", "r1", "leased", "dead", "t1", None, 6.0)],
+        [LEASED, Step("a1", "r0", "leased", "pending", "t1", None, 0.1)],
+        [LEASED, replace(PUBLISHED, held=9.0)],
+    ],
+)
+def test_what_an_owner_may_do_is_not_stale(trail: list[Step]) -> None:
+    assert judged(trail=trail).stale_writes_accepted == []
+
+
+def test_the_matrix_has_every_row_and_names_only_what_exists() -> None:
+    assert [row.number for row in ROWS] == list(range(1, 34))
+    assert all(row.kinds or row.tests or row.by_broker for row in ROWS)
+    assert {kind for row in ROWS for kind in row.kinds} <= set(KINDS)
+
+
+def test_brokers_take_turns() -> None:
+    row = Row(0, "", (), ("t",), {"kafka": ("k",), "nats": ("n",), "amqp": ("a",)})
+    assert {wanted(row, seed, every_broker=False) for seed in range(3)} == {
+        ("t", "k"),
+        ("t", "n"),
+        ("t", "a"),
+    }
+    assert len(wanted(row, 0, every_broker=True)) == 1 + len(BROKERS)
+
+
+ROW = Row(1, "", ("kill",), ("f.py::test",))
+RAN = [Ran("f.py::test[x]", Fate.PASSED)]
+
+
+@pytest.mark.parametrize(
+    ("felt", "missing", "ran", "good"),
+    [
+        ({"kill"}, {}, RAN, True),
+        (set[str](), {}, RAN, False),
+        (set[str](), {"kill": "no compiler"}, RAN, True),
+        ({"kill"}, {}, [], False),
+        ({"kill"}, {}, [*RAN, Ran("f.py::test[y]", Fate.FAILED)], False),
+        ({"kill"}, {}, [Ran("f.py::test", Fate.SKIPPED, "not root")], True),
+        ({"kill"}, {}, [Ran("f.py::test_other", Fate.PASSED)], False),
+    ],
+)
+def test_a_row_is_proven_or_not(
+    felt: set[str], missing: dict[str, str], ran: list[Ran], good: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OUTBOX_TEST_REQUIRE", raising=False)
+    assert judge(ROW, ROW.tests, felt, missing, ran).good is good
+
+
+def test_a_record_of_pytest_is_read() -> None:
+    text = (
+        '<testsuites><testsuite><testcase file="a.py" name="t[1]"/><testcase file="a.py" name="u"><failure/></testcase>'
+        '<testcase file="a.py" name="v"><skipped message="not root"/></testcase></testsuite></testsuites>'
+    )
+    assert read_results(text) == [
+        Ran("a.py::t[1]", Fate.PASSED),
+        Ran("a.py::u", Fate.FAILED),
+        Ran("a.py::v", Fate.SKIPPED, "not root"),
+    ]
