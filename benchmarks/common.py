@@ -1,20 +1,21 @@
-"""What the benchmarks share: where they run, what they load, and how figures are shown."""
+"""What the benchmarks share: where they run, how long, and what they load."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import shutil
-import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import asyncpg
 
+from benchmarks import figures, machine
+from benchmarks.figures import Section
 from outbox_core import schema
 from outbox_core.table import TableName
 from tests.services.postgres import PostgresServer
@@ -22,6 +23,16 @@ from tests.services.session import Services
 
 HERE = Path(__file__).parent
 TABLE = TableName("outbox_benchmark", "orders_outbox")
+T = TypeVar("T")
+
+
+class Mode(StrEnum):
+    """How long a run is: each benchmark has its sizes for each."""
+
+    SMOKE = "smoke"
+    """Seconds: shows that the script works, and nothing else."""
+    QUICK = "quick"
+    FULL = "full"
 
 
 @dataclass(frozen=True)
@@ -30,83 +41,41 @@ class Place:
 
     dsn: str
     pgbench: str | None
+    processes: Callable[[], list[int]] = list
+    """The process ids of the server; none when it is somebody else's."""
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One measured value with its spread over the repeats of one run, and the bar it is held against."""
-
-    name: str
-    text: str
-    value: float
-    lowest: float
-    highest: float
-    unit: str = "times"
-    at_least: float | None = None
-    at_most: float | None = None
-
-    @property
-    def verdict(self) -> str:
-        """Empty where there is no bar."""
-        if self.at_least is None and self.at_most is None:
-            return ""
-        met = (self.at_least is None or self.value >= self.at_least) and (
-            self.at_most is None or self.value <= self.at_most
-        )
-        return "met" if met else "**missed**"
-
-    @property
-    def bar(self) -> str:
-        if self.at_least is not None:
-            return f"≥ {self.at_least:g}"
-        return "" if self.at_most is None else f"≤ {self.at_most:g}"
-
-
-def figure(name: str, text: str, values: Sequence[float], **more: Any) -> Figure:
-    """The median of the repeats, with the lowest and the highest."""
-    return Figure(name, text, statistics.median(values), min(values), max(values), **more)
-
-
-def ratio(name: str, text: str, ours: Sequence[float], theirs: Sequence[float], **more: Any) -> Figure:
-    """The median of the ratios of each round's two arms."""
-    return figure(name, text, [one / other for one, other in zip(ours, theirs, strict=True)], **more)
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The nearest-rank percentile."""
-    ordered = sorted(values)
-    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
-
-
-def report(title: str, figures: Sequence[Figure], notes: Sequence[str] = ()) -> str:
-    """A Markdown table of the figures, the notes under it."""
-    lines = [f"| {title} | median | lowest to highest | bar | |", "|---|---|---|---|---|"]
-    lines += [
-        f"| {f.text} | {_shown(f.value)} {f.unit} | {_shown(f.lowest)} to {_shown(f.highest)} |"
-        f" {f.bar} | {f.verdict} |"
-        for f in figures
-    ]
-    return "\n".join([*lines, "", *(f"- {note}" for note in notes)])
-
-
-def save(path: Path | None, figures: Sequence[Figure], **details: Any) -> None:
-    """Write the figures as JSON: ``ratios`` maps each name to its median, ``figures`` has all there is."""
-    if path is not None:
-        content = {
-            "ratios": {f.name: f.value for f in figures},
-            "missed": [f.name for f in figures if f.verdict not in ("", "met")],
-            "figures": [asdict(f) for f in figures],
-            **details,
-        }
-        path.write_text(json.dumps(content, indent=2, default=str) + "\n")
-
-
-def arguments(description: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=description)
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that every benchmark takes."""
     parser.add_argument("--dsn", help="a PostgreSQL database; a server is started without it")
-    parser.add_argument("--quick", action="store_true", help="a minute or so, rougher figures")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_const", dest="mode", const=Mode.QUICK, help="rougher figures")
+    size.add_argument(
+        "--smoke", action="store_const", dest="mode", const=Mode.SMOKE, help="seconds; no judgement"
+    )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    return parser.parse_args()
+    parser.set_defaults(mode=Mode.FULL)
+
+
+def main(description: str | None, run: Callable[[Place, Mode], Section]) -> int:
+    """One benchmark by itself: its table on standard output, its JSON where asked for."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    arguments(parser)
+    given = parser.parse_args()
+    with place(given.dsn) as where:
+        found = run(where, given.mode)
+        versions = machine.versions(where.dsn)
+    if given.mode is Mode.SMOKE:
+        found = found.unjudged()
+    print(figures.report(found))
+    if given.json is not None:
+        figures.save(
+            given.json,
+            figures.content([found], mode=given.mode, machine=machine.description(), versions=versions),
+        )
+    return 0
 
 
 @contextmanager
@@ -119,7 +88,11 @@ def place(dsn: str | None) -> Iterator[Place]:
     try:
         with services.private(PostgresServer) as server:
             program = server.installed_in / "bin" / "pgbench"
-            yield Place(server.address, str(program) if program.exists() else shutil.which("pgbench"))
+            yield Place(
+                server.address,
+                str(program) if program.exists() else shutil.which("pgbench"),
+                lambda: [process.pid for process in server.processes],
+            )
     finally:
         services.close()
 
@@ -133,10 +106,17 @@ def event_loop() -> tuple[Callable[[], asyncio.AbstractEventLoop], str]:
     return uvloop.new_event_loop, "uvloop"
 
 
-async def install(connection: asyncpg.Connection) -> None:
-    """An empty outbox table in a schema of the benchmarks' own, whatever was in it before."""
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end on the fastest event loop there is."""
+    with asyncio.Runner(loop_factory=event_loop()[0]) as runner:
+        return runner.run(work)
+
+
+async def install(connection: asyncpg.Connection, tables: tuple[TableName, ...] = (TABLE,)) -> None:
+    """Empty outbox tables in a schema of the benchmarks' own, whatever was in it before."""
     await remove(connection)
-    await schema.create(connection, TABLE)
+    for table in tables:
+        await schema.create(connection, table)
 
 
 async def remove(connection: asyncpg.Connection) -> None:
@@ -154,10 +134,11 @@ async def insert(
     keys: int = 0,
     due_in: float = 0.0,
     script: str = "load.sql",
+    table: TableName = TABLE,
 ) -> None:
     """Add messages, in one transaction."""
     makes_uuid = "uuidv7" if connection.get_server_version().major >= 18 else "gen_random_uuid"
-    statement = sql(script).replace("{uuid}", makes_uuid)
+    statement = sql(script, table).replace("{uuid}", makes_uuid)
     await connection.execute(statement, rows, keys, due_in, timeout=1800)
 
 
@@ -168,13 +149,7 @@ async def load(connection: asyncpg.Connection, rows: int, **more: Any) -> None:
     await connection.execute("CHECKPOINT", timeout=600)
 
 
-def sql(name: str) -> str:
-    """A statement of this folder, for the benchmarks' table."""
-    text = (HERE / name).read_text().replace("{table}", TABLE.quoted)
-    return text.replace("{schema}", f'"{TABLE.schema}"').replace("{name}", TABLE.name)
-
-
-def _shown(value: float) -> str:
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 20 else f"{value:.2f}"
+def sql(name: str, table: TableName = TABLE) -> str:
+    """A statement of this folder, for the benchmarks' table or another one."""
+    text = (HERE / name).read_text().replace("{table}", table.quoted)
+    return text.replace("{schema}", f'"{table.schema}"').replace("{name}", table.name)
