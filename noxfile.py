@@ -20,6 +20,8 @@ UV = "uv>=0.9,<1"
 SIDE_BY_SIDE = ["--numprocesses=3", "--dist=worksteal"]
 """Most of a test of servers is waiting, so there are more at work than a small machine has cores; each worker has
 servers of its own."""
+ELSEWHERE = ["tests/examples", "tests/packaging"]
+"""Tests that sessions of their own run."""
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "virtualenv"
@@ -68,9 +70,9 @@ def install_locked(session: nox.Session, *groups: str, extras: Sequence[str] | N
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Every test, on real servers; arguments after `--` go to pytest."""
+    """Every test, on real servers, but those with a session of their own; arguments after `--` go to pytest."""
     install_locked(session, "test")
-    session.run("pytest", *SIDE_BY_SIDE, *session.posargs)
+    session.run("pytest", *SIDE_BY_SIDE, *(session.posargs or [f"--ignore={path}" for path in ELSEWHERE]))
 
 
 @nox.session(python=PYTHONS)
@@ -93,6 +95,13 @@ def postgres(session: nox.Session) -> None:
             failed.append(version)
     if failed:
         session.error(f"failed on PostgreSQL {', '.join(failed)}")
+
+
+@nox.session
+def faults(session: nox.Session) -> None:
+    """Break everything once and count every message, a few minutes; `-- --long 4` goes on for hours."""
+    install_locked(session, "test")
+    session.run("python", "-m", "tests.faults", *session.posargs)
 
 
 @nox.session
@@ -129,8 +138,8 @@ def demo(session: nox.Session) -> None:
 @nox.session
 def examples(session: nox.Session) -> None:
     """Every example, run for real as its reader would."""
-    install_locked(session, "test", "examples")
-    session.run("pytest", "tests/examples", *session.posargs)
+    install_locked(session, "test")
+    session.run("pytest", *SIDE_BY_SIDE, "tests/examples", *session.posargs)
 
 
 @nox.session

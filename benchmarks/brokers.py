@@ -1,35 +1,35 @@
 """How fast a relay empties a backlog into each broker, and how soon a committed message is with a consumer.
 
-    python -m benchmarks.brokers [--dsn DSN] [--quick] [--json FILE] [--only kafka,nats,amqp]
+    python -m benchmarks.brokers [--dsn DSN] [--quick | --smoke] [--json FILE]
 
 Each figure stands beside the broker's own client, publishing the same bytes in windows of the relay's size and awaiting
 every acknowledgement. A relay does that and drains a table besides, so the rate it is held against is
 ``1 / (1 / plain + 1 / drain)``, with the drain of the same rows into a dispatcher that does nothing. Brokers are
-private ones with their default settings, or those of the environment (``OUTBOX_TEST_KAFKA_URL`` and so on).
+private ones with their default settings, or those of the environment (``OUTBOX_TEST_KAFKA_URL`` and so on);
+``OUTBOX_BENCHMARK_BROKERS=kafka,nats`` leaves some out.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
+import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import aio_pika
 import asyncpg
 import nats
 
-from benchmarks import common, plain_clients
+from benchmarks import common, plain_clients, processes
 from benchmarks.broker_process import PAYLOAD, url
-from benchmarks.common import TABLE, Figure, Place, figure, percentile
-from benchmarks.drain import drained
+from benchmarks.common import TABLE, Mode, Place
+from benchmarks.figures import Figure, Section, figure, percentile
 from benchmarks.plain_clients import STREAM, TOPIC
+from benchmarks.processes import drained
 from outbox_core.dispatcher import load_dispatcher
 from outbox_core.relay import Relay
 from outbox_core.testing.contracts.samples import sample
@@ -53,9 +53,14 @@ class Size:
     rows: int
     repeats: int
     seconds: float
+    latency_rounds: int
 
 
-QUICK, FULL = Size(15_000, 3, 4.0), Size(60_000, 5, 15.0)
+SIZES = {
+    Mode.SMOKE: Size(600, 1, 0.2, 1),
+    Mode.QUICK: Size(8_000, 2, 2.0, 1),
+    Mode.FULL: Size(60_000, 5, 15.0, 5),
+}
 
 
 @dataclass
@@ -82,18 +87,6 @@ async def prepare(kind: str, address: str) -> None:
             channel = await connection.channel()
             queue = await channel.declare_queue(TOPIC, durable=True, arguments={"x-queue-type": "quorum"})
             await queue.purge()
-
-
-async def process(**order: Any) -> dict[str, Any]:
-    """What a process of its own measured."""
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "benchmarks.broker_process", json.dumps(order), stdout=asyncio.subprocess.PIPE
-    )
-    output, _ = await child.communicate()
-    if child.returncode != 0:
-        raise RuntimeError(f"the process of {order['arm']} to {order['kind']} failed with {child.returncode}")
-    result: dict[str, Any] = json.loads(output)
-    return result
 
 
 class Arrivals:
@@ -124,15 +117,8 @@ async def relay_latency(place: Place, kind: str, address: str, seconds: float) -
         plain_clients.CONSUMERS[kind](address, arrivals),
         Relay(place.dsn, table=TABLE, dispatcher=dispatcher),
     ):
-        order = {"dsn": place.dsn, "rate": RATE, "seconds": seconds, "mixed": False}
-        writer = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "benchmarks.writer_process", json.dumps(order),
-            stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        output, _ = await asyncio.wait_for(writer.communicate(), 10 * seconds + 60)
-        if writer.returncode != 0:
-            raise RuntimeError(f"the writer process failed with {writer.returncode}")
-        return await arrivals.since(json.loads(output))
+        order = {"dsn": place.dsn, "rate": RATE, "seconds": seconds, "mixed": False, "timeout": 10 * seconds}
+        return await arrivals.since(await processes.child("benchmarks.writer_process", order))
 
 
 async def plain_latency(kind: str, address: str, seconds: float) -> list[float]:
@@ -167,24 +153,28 @@ async def one_round(
 ) -> None:
     """The client alone and the relay, in one order and then in the other."""
 
+    order = {"kind": kind, "address": address, "rows": size.rows, "dsn": place.dsn, "window": WINDOW}
+
     async def plain() -> None:
         await prepare(kind, address)
-        result = await process(arm="plain", kind=kind, address=address, rows=size.rows, window=WINDOW)
+        result = await processes.child("benchmarks.broker_process", {"arm": "plain", **order})
         rounds.plain.append(size.rows / result["seconds"])
         rounds.plain_cpu.append(result["cpu"] / size.rows * 1e6)
-        await prepare(kind, address)
-        rounds.plain_latency.append(await plain_latency(kind, address, size.seconds))
+        if turn < size.latency_rounds:
+            await prepare(kind, address)
+            rounds.plain_latency.append(await plain_latency(kind, address, size.seconds))
 
     async def relay() -> None:
         await prepare(kind, address)
         await common.empty(connection)
         await common.load(connection, size.rows)
-        result = await process(arm="relay", kind=kind, address=address, rows=size.rows, dsn=place.dsn)
+        result = await processes.child("benchmarks.broker_process", {"arm": "relay", **order})
         rounds.relay.append(size.rows / result["seconds"])
         rounds.relay_cpu.append(result["cpu"] / size.rows * 1e6)
-        await prepare(kind, address)
-        await common.empty(connection)
-        rounds.relay_latency.append(await relay_latency(place, kind, address, size.seconds))
+        if turn < size.latency_rounds:
+            await prepare(kind, address)
+            await common.empty(connection)
+            rounds.relay_latency.append(await relay_latency(place, kind, address, size.seconds))
 
     for arm in (plain, relay) if turn % 2 == 0 else (relay, plain):
         await arm()
@@ -194,7 +184,7 @@ async def one_round(
     )
 
 
-async def measure(place: Place, addresses: dict[str, str], size: Size) -> list[Figure]:
+async def measure(place: Place, addresses: dict[str, str], size: Size) -> Section:
     """The figures of every broker in ``addresses``, by kind; rounds take turns between brokers and arms."""
     connection = await asyncpg.connect(place.dsn)
     found: dict[str, Rounds] = {kind: Rounds() for kind in addresses}
@@ -214,13 +204,20 @@ async def measure(place: Place, addresses: dict[str, str], size: Size) -> list[F
     figures = [
         figure("broker_drain_to_nobody", "relay to a dispatcher that does nothing", drains, unit="rows/s")
     ]
-    return [*figures, *(line for kind, rounds in found.items() for line in _figures(kind, rounds, drains))]
+    figures += [line for kind, rounds in found.items() for line in _figures(kind, rounds, drains)]
+    loop = common.event_loop()[1]
+    notes = (
+        f"{size.rows:,} rows of 300 bytes, {size.repeats} rounds by turns, relay and clients on {loop}.",
+        "bound: 1 / (1 / client alone + 1 / relay to a dispatcher that does nothing), of the same round.",
+        f"Latencies at {RATE} messages a second, {size.seconds:g} s a round.",
+    )
+    return Section("brokers", figures, notes)
 
 
 def _figures(kind: str, rounds: Rounds, drains: list[float]) -> Iterator[Figure]:
     bounds = [1 / (1 / plain + 1 / drain) for plain, drain in zip(rounds.plain, drains, strict=True)]
     reached = [relay / bound for relay, bound in zip(rounds.relay, bounds, strict=True)]
-    yield figure(f"{kind}_vs_bound", f"{kind}: relay / bound", reached, at_least=BAR)
+    yield figure(f"drain_{kind}_vs_bound", f"{kind}: relay / bound", reached, at_least=BAR)
     yield figure(f"{kind}_relay_rate", f"{kind}: relay", rounds.relay, unit="rows/s")
     yield figure(
         f"{kind}_plain_rate", f"{kind}: client alone, windows of {WINDOW}", rounds.plain, unit="rows/s"
@@ -258,42 +255,11 @@ def brokers(kinds: list[str]) -> Iterator[dict[str, str]]:
         services.close()
 
 
-def collect(dsn: str | None, *, quick: bool, kinds: list[str] | None = None) -> list[Figure]:
-    """Start what is needed, measure, and give back the figures."""
-    factory, _ = common.event_loop()
-    with (
-        common.place(dsn) as place,
-        brokers(kinds or list(SERVERS)) as addresses,
-        asyncio.Runner(loop_factory=factory) as runner,
-    ):
-        return runner.run(measure(place, addresses, QUICK if quick else FULL))
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--dsn", help="a PostgreSQL database; a server is started without it")
-    parser.add_argument("--quick", action="store_true", help="a few minutes, rougher figures")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    parser.add_argument("--only", default=",".join(SERVERS), help="brokers, with commas between them")
-    return parser.parse_args()
-
-
-def main() -> int:
-    arguments = _arguments()
-    size = QUICK if arguments.quick else FULL
-    _, loop = common.event_loop()
-    figures = collect(arguments.dsn, quick=arguments.quick, kinds=arguments.only.split(","))
-    notes = (
-        f"{size.rows:,} rows of 300 bytes, {size.repeats} rounds by turns, relay and clients on {loop}.",
-        "bound: 1 / (1 / client alone + 1 / relay to a dispatcher that does nothing), of the same round.",
-        f"Latencies at {RATE} messages a second, {size.seconds:g} s a round.",
-    )
-    print(common.report("brokers", figures, notes))
-    common.save(arguments.json, figures, loop=loop, rows=size.rows)
-    return 0
+def run(place: Place, mode: Mode) -> Section:
+    kinds = os.environ.get("OUTBOX_BENCHMARK_BROKERS", ",".join(SERVERS)).split(",")
+    with brokers(kinds) as addresses:
+        return common.run(measure(place, addresses, SIZES[mode]))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(common.main(__doc__, run))

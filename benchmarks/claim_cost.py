@@ -1,6 +1,6 @@
 """What a claim costs where claims usually become slow, against the same claim on a clean table.
 
-    python -m benchmarks.claim_cost [--dsn DSN] [--quick] [--json FILE]
+    python -m benchmarks.claim_cost [--dsn DSN] [--quick | --smoke] [--json FILE]
 
 In every stage a relay works through steady traffic, a claim taking at most 100 rows; each of its claims is timed, also
 those that sweep from the very beginning and those that find nothing. Then the trap is set and the same is timed again.
@@ -14,12 +14,13 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import asyncpg
 
 from benchmarks import common
-from benchmarks.common import TABLE, Figure, Place, figure, percentile, ratio
+from benchmarks.common import TABLE, Mode, Place
+from benchmarks.figures import Figure, Section, figure, percentile, ratio
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
 from outbox_core.store import BEGINNING, Claim, Row
@@ -41,7 +42,7 @@ class Size:
 
     repeats: int
     seconds: float
-    backlog: int
+    backlogs: dict[str, int]
     drained: int
     under_snapshot: int
     held_seconds: float
@@ -49,8 +50,13 @@ class Size:
     not_due: int
 
 
-QUICK = Size(1, 4.0, 200_000, 60_000, 60_000, 4.0, 40_000, 60_000)
-FULL = Size(3, 15.0, 2_000_000, 300_000, 200_000, 180.0, 100_000, 300_000)
+SIZES = {
+    Mode.SMOKE: Size(1, 0.4, {"growth": 12_000}, 1_000, 1_000, 0.4, 1_000, 1_000),
+    Mode.QUICK: Size(1, 2.5, {"growth": 200_000}, 60_000, 60_000, 2.5, 40_000, 60_000),
+    Mode.FULL: Size(
+        3, 15.0, {"growth": 2_000_000, "growth_5m": 5_000_000}, 300_000, 200_000, 600.0, 100_000, 300_000
+    ),
+}
 
 Trap = Callable[[asyncpg.Connection, Place, Size, AsyncExitStack], Awaitable[float]]
 """Sets a trap, to be undone by the stack; returns for how many seconds to measure."""
@@ -119,9 +125,16 @@ async def cost(place: Place, seconds: float) -> Cost:
     return Cost(percentile(times, 0.5), percentile(times, 0.99), sweeps, len(claims))
 
 
-async def deep(connection: asyncpg.Connection, _place: Place, size: Size, _stack: AsyncExitStack) -> float:
-    await common.load(connection, size.backlog)
-    return size.seconds
+def deep(rows: int) -> Trap:
+    """A backlog of so many rows, the clean table's among them."""
+
+    async def trap(
+        connection: asyncpg.Connection, _place: Place, size: Size, _stack: AsyncExitStack
+    ) -> float:
+        await common.load(connection, rows - BACKLOG)
+        return size.seconds
+
+    return trap
 
 
 async def drained(connection: asyncpg.Connection, _place: Place, size: Size, _stack: AsyncExitStack) -> float:
@@ -160,7 +173,10 @@ async def _publish_before(connection: asyncpg.Connection, rows: int) -> None:
 
 def traps(size: Size) -> dict[str, tuple[Trap, str, float]]:
     return {
-        "2m": (deep, f"{size.backlog:,} pending against {BACKLOG:,}", 1.5),
+        **{
+            name: (deep(rows), f"{rows:,} pending against {BACKLOG:,}", 1.5)
+            for name, rows in size.backlogs.items()
+        },
         "drained": (drained, f"after {size.drained:,} drained, no vacuum", 3.0),
         "snapshot": (
             snapshot,
@@ -182,7 +198,7 @@ async def stage(connection: asyncpg.Connection, place: Place, size: Size, trap: 
         return clean, await cost(place, seconds)
 
 
-async def measure(place: Place, size: Size) -> tuple[list[Figure], dict[str, list[tuple[Cost, Cost]]]]:
+async def measure(place: Place, size: Size) -> Section:
     connection = await asyncpg.connect(place.dsn)
     found: dict[str, list[tuple[Cost, Cost]]] = {}
     try:
@@ -203,24 +219,18 @@ async def measure(place: Place, size: Size) -> tuple[list[Figure], dict[str, lis
                 figure(f"claim_{share}_ms_{name}", f"{text}, {share}", ours, unit="ms"),
                 ratio(f"claim_{share}_ratio_{name}", f"{text}, {share} / clean", ours, theirs, at_most=bar),
             ]
-    return figures, found
-
-
-def main() -> int:
-    arguments = common.arguments(__doc__ or "")
-    size = QUICK if arguments.quick else FULL
-    factory, loop = common.event_loop()
-    with common.place(arguments.dsn) as place, asyncio.Runner(loop_factory=factory) as runner:
-        figures, found = runner.run(measure(place, size))
     notes = (
-        f"{size.repeats} rounds, {size.seconds:g} s a stage, on {loop}.",
+        f"{size.repeats} rounds, {size.seconds:g} s a stage, on {common.event_loop()[1]}.",
         f"Claims of up to {BATCH_SIZE * 10} rows; {WRITE_ROWS / WRITE_EVERY:,.0f} messages a second come and go.",
         "Every claim counts, also the sweeps from the beginning.",
     )
-    print(common.report("claim", figures, notes))
-    common.save(arguments.json, figures, loop=loop, stages=found)
-    return 0
+    stages = {name: [[asdict(each) for each in pair] for pair in pairs] for name, pairs in found.items()}
+    return Section("claim", figures, notes, {"stages": stages})
+
+
+def run(place: Place, mode: Mode) -> Section:
+    return common.run(measure(place, SIZES[mode]))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(common.main(__doc__, run))

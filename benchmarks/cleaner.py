@@ -1,6 +1,6 @@
 """What a big clean-up costs those who enqueue and claim meanwhile, and how fast it goes.
 
-    python -m benchmarks.cleaner [--dsn DSN] [--quick] [--json FILE]
+    python -m benchmarks.cleaner [--dsn DSN] [--quick | --smoke] [--json FILE]
 
 A million published messages are deleted by a cleaner in a process of its own, with its default settings, while writers
 enqueue at a steady pace and a relay delivers what they write. The same is measured before and after it, without a
@@ -19,7 +19,8 @@ from typing import Any
 import asyncpg
 
 from benchmarks import common
-from benchmarks.common import TABLE, Figure, Place, figure, percentile
+from benchmarks.common import TABLE, Mode, Place
+from benchmarks.figures import Figure, Section, figure, percentile
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Claimed, Event
@@ -37,10 +38,15 @@ class Size:
 
     rows: int
     quiet_seconds: float
+    settle_seconds: float
     snapshot_rows: int
 
 
-QUICK, FULL = Size(100_000, 5.0, 30_000), Size(1_000_000, 20.0, 200_000)
+SIZES = {
+    Mode.SMOKE: Size(3_000, 0.3, 0.2, 3_000),
+    Mode.QUICK: Size(60_000, 3.0, 1.0, 20_000),
+    Mode.FULL: Size(1_000_000, 20.0, 2.0, 200_000),
+}
 
 
 @dataclass
@@ -106,6 +112,8 @@ async def clean(dsn: str) -> dict[str, Any]:
         sys.executable, "-m", "benchmarks.cleaner_process", dsn, stdout=asyncio.subprocess.PIPE
     )
     output, _ = await asyncio.wait_for(process.communicate(), 3600)
+    if process.returncode != 0:
+        raise RuntimeError(f"the cleaner process failed with {process.returncode}")
     result: dict[str, Any] = json.loads(output)
     return result
 
@@ -123,20 +131,20 @@ async def under_traffic(place: Place, connection: asyncpg.Connection, size: Size
     await load(connection, size.rows)
     async with Traffic(place.dsn) as traffic:
         quiet: list[Waits] = []
-        await asyncio.sleep(2)
+        await asyncio.sleep(size.settle_seconds)
         quiet.append(traffic.begin())
         await asyncio.sleep(size.quiet_seconds)
         during = traffic.begin()
         result = await clean(place.dsn)
         traffic.begin()
-        await asyncio.sleep(2)
+        await asyncio.sleep(size.settle_seconds)
         quiet.append(traffic.begin())
         await asyncio.sleep(size.quiet_seconds)
     assert result["rows"] == size.rows, result["rows"]
     batches = [seconds * 1000 for deleted, seconds in result["batches"] if deleted]
     figures = [
-        figure("rows_per_second", "deleted", [result["rows"] / result["seconds"]], unit="rows/s"),
-        figure("batch_ms_p95", "a batch, p95", [percentile(batches, 0.95)], unit="ms", at_most=100),
+        figure("cleaner_rows_per_second", "deleted", [result["rows"] / result["seconds"]], unit="rows/s"),
+        figure("cleaner_batch_ms_p95", "a batch, p95", [percentile(batches, 0.95)], unit="ms", at_most=100),
     ]
     for what in ("enqueue", "claim"):
         for share in (0.5, 0.95, 0.99):
@@ -144,10 +152,10 @@ async def under_traffic(place: Place, connection: asyncpg.Connection, size: Size
             without = [percentile(getattr(waits, what), share) for waits in quiet]
             busy = percentile(getattr(during, what), share)
             figures += [
-                figure(f"{what}_{name}_quiet", f"{what} {name} without", without, unit="ms"),
-                figure(f"{what}_{name}", f"{what} {name} while cleaning", [busy], unit="ms"),
+                figure(f"cleaner_{what}_{name}_quiet_ms", f"{what} {name} without", without, unit="ms"),
+                figure(f"cleaner_{what}_{name}_ms", f"{what} {name} while cleaning", [busy], unit="ms"),
                 figure(
-                    f"{what}_{name}_ratio", f"{what} {name}, while cleaning / without",
+                    f"cleaner_{what}_{name}_ratio", f"{what} {name}, while cleaning / without",
                     [busy / each for each in without],
                 ),
             ]  # fmt: skip
@@ -168,10 +176,10 @@ async def under_a_snapshot(place: Place, connection: asyncpg.Connection, size: S
     tenth = max(1, len(each) // 10)
     first, last = sorted(each[:tenth])[tenth // 2], sorted(each[-tenth:])[tenth // 2]
     text = f"a row, last tenth / first tenth of {size.snapshot_rows:,} under an old snapshot"
-    return [figure("snapshot_growth", text, [last / first], at_most=2.0)]
+    return [figure("cleaner_snapshot_growth", text, [last / first], at_most=2.0)]
 
 
-async def measure(place: Place, size: Size) -> list[Figure]:
+async def measure(place: Place, size: Size) -> Section:
     connection = await asyncpg.connect(place.dsn)
     try:
         await common.install(connection)
@@ -182,23 +190,17 @@ async def measure(place: Place, size: Size) -> list[Figure]:
         await common.remove(connection)
     finally:
         await connection.close()
-    return figures
-
-
-def main() -> int:
-    arguments = common.arguments(__doc__ or "")
-    size = QUICK if arguments.quick else FULL
-    with common.place(arguments.dsn) as place:
-        figures = asyncio.run(measure(place, size))
     pace = f"{WRITERS} writers, one message each {PACE_SECONDS * 1000:.0f} ms"
     notes = (
         f"{size.rows:,} published rows of 300 bytes; {pace}; a relay delivers to what acknowledges at once.",
-        f"Without: {size.quiet_seconds:.0f} s before and {size.quiet_seconds:.0f} s after.",
+        f"Without: {size.quiet_seconds:g} s before and {size.quiet_seconds:g} s after.",
     )
-    print(common.report("cleaner", figures, notes))
-    common.save(arguments.json, figures, rows=size.rows)
-    return 0
+    return Section("cleaner", figures, notes)
+
+
+def run(place: Place, mode: Mode) -> Section:
+    return common.run(measure(place, SIZES[mode]))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(common.main(__doc__, run))

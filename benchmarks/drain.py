@@ -1,6 +1,6 @@
 """How fast a relay empties a backlog, against pgbench running the relay's own SQL and against a naive loop.
 
-    python -m benchmarks.drain [--dsn DSN] [--quick] [--json FILE]
+    python -m benchmarks.drain [--dsn DSN] [--quick | --smoke] [--json FILE]
 
 The dispatcher does nothing; everything else is as it is by default, with leadership, logging and a metrics observer.
 The DSN's database gets a schema ``outbox_benchmark``, dropped at the end.
@@ -9,24 +9,23 @@ The DSN's database gets a schema ``outbox_benchmark``, dropped at the end.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
-import resource
-import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 
 from benchmarks import common
-from benchmarks.common import TABLE, Figure, Place, figure, ratio
+from benchmarks.common import TABLE, Mode, Place
+from benchmarks.figures import Figure, Section, figure, ratio
+from benchmarks.processes import drained
 from outbox_core.stores.postgres.sessions import PLANNER
 from outbox_core.stores.postgres.sql import query
 
@@ -34,7 +33,6 @@ CLAIM_PARAMETERS = (
     "term", "token", "since", "after", "ttl", "tenants", "keys", "shut", "batch", "bytes",
 )  # fmt: skip
 PUBLISH_PARAMETERS = ("ids", "tokens")
-NAIVE_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -43,11 +41,16 @@ class Size:
 
     rows: int
     repeats: int
-    memory_rows: int
-    large_rows: int
+    naive_seconds: float
+    batches: tuple[int, ...]
+    """Rows of a claim of pgbench's; the first is what bars are for, and what a relay's claims grow to."""
 
 
-QUICK, FULL = Size(30_000, 3, 100_000, 60), Size(200_000, 5, 1_000_000, 400)
+SIZES = {
+    Mode.SMOKE: Size(2_000, 1, 0.2, (1000,)),
+    Mode.QUICK: Size(20_000, 3, 1.0, (1000,)),
+    Mode.FULL: Size(200_000, 5, 3.0, (1000, 500)),
+}
 
 
 @dataclass
@@ -59,46 +62,6 @@ class Arm:
     run: Callable[[], Awaitable[dict[str, Any]]]
     rates: list[float] = field(default_factory=list)
     results: list[dict[str, Any]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Resident memory of a relay over its run, in MB."""
-
-    peak: float
-    growth: float
-    """The median of the last quarter over the median of the one before: 1 is flat."""
-
-
-async def relay(dsn: str, rows: int, **order: Any) -> tuple[dict[str, Any], list[float]]:
-    """A relay process until it has published so many rows: what it measured, and its memory in MB by time."""
-    text = json.dumps({"dsn": dsn, "rows": rows, **order})
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "benchmarks.relay_process", text, stdout=asyncio.subprocess.PIPE
-    )
-    watched, samples = Path(f"/proc/{process.pid}/statm"), list[float]()
-    reading = asyncio.ensure_future(process.communicate())
-    while not reading.done():
-        samples.append(_resident(watched))
-        await asyncio.wait({reading}, timeout=0.05)
-    output, _ = await reading
-    if process.returncode != 0:
-        raise RuntimeError(f"the relay process failed with {process.returncode}")
-    result: dict[str, Any] = json.loads(output)
-    return result, samples
-
-
-def _resident(statm: Path) -> float:
-    """MB of a process in memory; 0 once it has ended."""
-    try:
-        return int(statm.read_text().split()[1]) * resource.getpagesize() / 1e6
-    except (OSError, IndexError):
-        return 0.0
-
-
-async def drained(place: Place, rows: int, **settings: Any) -> dict[str, Any]:
-    result, _ = await relay(place.dsn, rows, settings=settings)
-    return result | {"rate": rows / result["seconds"]}
 
 
 async def pgbench(place: Place, rows: int, batch: int) -> dict[str, Any]:
@@ -139,13 +102,13 @@ def _named(statement: str, names: tuple[str, ...]) -> str:
     return re.sub(r"\$(\d+)", lambda found: f":{names[int(found[1]) - 1]}", statement)
 
 
-async def naive(place: Place) -> dict[str, Any]:
+async def naive(place: Place, seconds: float) -> dict[str, Any]:
     """Claim 100, dispatch one by one, acknowledge row by row, for a few seconds."""
     claim, acknowledge = common.sql("naive_claim.sql"), common.sql("naive_ack.sql")
     connection = await asyncpg.connect(place.dsn)
     done, started = 0, time.perf_counter()
     try:
-        while time.perf_counter() < started + NAIVE_SECONDS:
+        while time.perf_counter() < started + seconds:
             for row in await connection.fetch(claim):
                 await asyncio.sleep(0)  # the dispatcher that does nothing
                 await connection.execute(acknowledge, row[0])
@@ -160,13 +123,18 @@ def arms(place: Place, size: Size) -> list[Arm]:
         Arm("relay", 0, lambda: drained(place, size.rows)),
         Arm("relay, 1,000 keys", 1000, lambda: drained(place, size.rows)),
         Arm("relay, delete", 0, lambda: drained(place, size.rows, on_published="delete")),
-        Arm("naive loop", 0, lambda: naive(place)),
+        Arm("naive loop", 0, lambda: naive(place, size.naive_seconds)),
     ]
     if place.pgbench is not None:
+        largest = size.batches[0]
         found += [
-            Arm("pgbench, 500 a claim", 0, lambda: pgbench(place, size.rows, 500)),
-            Arm("pgbench, 1,000 a claim", 0, lambda: pgbench(place, size.rows, 1000)),
-            Arm("pgbench, 1,000 a claim, 1,000 keys", 1000, lambda: pgbench(place, size.rows, 1000)),
+            *(
+                Arm(f"pgbench, {batch:,} a claim", 0, partial(pgbench, place, size.rows, batch))
+                for batch in size.batches
+            ),
+            Arm(
+                f"pgbench, {largest:,} a claim, 1,000 keys", 1000, lambda: pgbench(place, size.rows, largest)
+            ),
         ]
     return found
 
@@ -184,67 +152,66 @@ async def interleaved(connection: asyncpg.Connection, size: Size, turns: list[Ar
             print(f"round {number + 1}: {arm.name}: {result['rate']:,.0f} rows/s", file=sys.stderr)
 
 
-async def memory(connection: asyncpg.Connection, place: Place, rows: int, script: str) -> Memory:
-    await common.empty(connection)
-    await common.load(connection, rows, script=script)
-    _, samples = await relay(place.dsn, rows, timeout=1800.0)
-    samples = [sample for sample in samples if sample]
-    quarter = max(len(samples) // 4, 1)
-    growth = statistics.median(samples[-quarter:]) / statistics.median(samples[-2 * quarter : -quarter])
-    return Memory(max(samples), growth)
-
-
-async def measure(place: Place, size: Size) -> tuple[list[Figure], dict[str, list[float]]]:
+async def measure(place: Place, size: Size) -> Section:
     connection = await asyncpg.connect(place.dsn)
     try:
         await common.install(connection)
         turns = arms(place, size)
         await interleaved(connection, size, turns)
-        figures = _figures({arm.name: arm for arm in turns})
-        many = await memory(connection, place, size.memory_rows, "load.sql")
-        large = await memory(connection, place, size.large_rows, "load_large.sql")
-        for name, text, found in (
-            ("rows", f"memory, {size.memory_rows:,} rows", many),
-            ("large", f"memory, {size.large_rows} bodies of 512 KiB", large),
-        ):
-            figures.append(figure(f"memory_{name}_mb", text, [found.peak], unit="MB", at_most=150))
-            figures.append(
-                figure(f"memory_{name}_growth", f"{text}, last quarter / the one before", [found.growth])
-            )
         await common.remove(connection)
     finally:
         await connection.close()
-    return figures, {arm.name: arm.rates for arm in turns}
+    notes = (
+        f"{size.rows:,} rows of 300 bytes, {size.repeats} rounds, arms interleaved.",
+        f"The relay runs on {common.event_loop()[1]}, its batch_size of 100 growing to 1,000.",
+        "pgbench: one client, the relay's own statements, prepared, under the relay's planner settings.",
+        "Processor time a row is that of the relay's process; PostgreSQL's stands beside it.",
+    )
+    return Section(
+        "drain", _figures({arm.name: arm for arm in turns}, size), notes,
+        {"rates": {arm.name: arm.rates for arm in turns}},
+    )  # fmt: skip
 
 
-def _figures(by_name: dict[str, Arm]) -> list[Figure]:
-    figures = [figure(_slug(arm.name), arm.name, arm.rates, unit="rows/s") for arm in by_name.values()]
+def _figures(by_name: dict[str, Arm], size: Size) -> list[Figure]:
     plain, keyed = by_name["relay"], by_name["relay, 1,000 keys"]
     delete, loop = by_name["relay, delete"], by_name["naive loop"]
-    pgbenches = [arm for arm in by_name.values() if arm.name.startswith("pgbench")]
-    if pgbenches:
-        small, large, with_keys = (arm.rates for arm in pgbenches)
-        figures += [
-            ratio("drain_vs_pgbench", "relay / pgbench 1,000", plain.rates, large, at_least=1.0),
-            ratio("drain_vs_pgbench_500", "relay / pgbench 500", plain.rates, small, at_least=1.0),
-            ratio(
-                "drain_keyed_vs_pgbench",
-                "relay, 1,000 keys / pgbench 1,000 of the same rows",
-                keyed.rates,
-                with_keys,
-                at_least=1.0,
-            ),
-        ]
+    figures = [figure(_slug(arm.name), arm.name, arm.rates, unit="rows/s") for arm in by_name.values()]
+    for at, batch in enumerate(size.batches):
+        yardstick = by_name.get(f"pgbench, {batch:,} a claim")
+        if yardstick is not None:
+            name = f"_{batch}" if at else ""
+            figures.append(
+                ratio(
+                    f"drain_vs_pgbench{name}",
+                    f"relay / pgbench, {batch:,} a claim",
+                    plain.rates,
+                    yardstick.rates,
+                    at_least=1.0,
+                )
+            )
+    same_keys = by_name.get(f"pgbench, {size.batches[0]:,} a claim, 1,000 keys")
+    if same_keys is not None:
+        text = f"relay, 1,000 keys / pgbench, {size.batches[0]:,} a claim of the same rows"
+        figures.append(ratio("drain_keyed_vs_pgbench", text, keyed.rates, same_keys.rates, at_least=1.0))
     figures += [
         ratio("drain_vs_naive", "relay / naive loop", plain.rates, loop.rates, at_least=10.0),
         ratio("drain_keyed_vs_naive", "relay, 1,000 keys / naive loop", keyed.rates, loop.rates, at_least=10),
         ratio("delete_vs_mark", "delete / mark", delete.rates, plain.rates, at_least=1.3),
         ratio("keyed_vs_keyless", "1,000 keys / none", keyed.rates, plain.rates),
     ]
-    for name, arm in (("", plain), ("_keyed", keyed)):
-        each = [result["cpu"] / result["published"] * 1e6 for result in arm.results]
-        text = f"Python of the {arm.name}, processor time a row"
-        figures.append(figure(f"python_us_per_row{name}", text, each, unit="µs", at_most=15.0))
+    for name, arm in (("", plain), ("_keyed", keyed), ("_delete", delete)):
+        own, server = (
+            [result[whose] / result["published"] * 1e6 for result in arm.results]
+            for whose in ("cpu", "server_cpu")
+        )
+        bar = {} if arm is delete else {"at_most": 15.0}
+        figures.append(
+            figure(f"python_us_per_row{name}", f"{arm.name}, processor time a row", own, unit="µs", **bar)
+        )
+        if any(server):
+            text = f"PostgreSQL under the {arm.name}, processor time a row"
+            figures.append(figure(f"postgres_us_per_row{name}", text, server, unit="µs"))
     return figures
 
 
@@ -252,21 +219,9 @@ def _slug(name: str) -> str:
     return "rate_" + re.sub(r"[^a-z0-9]+", "_", name.replace(",", "").lower())
 
 
-def main() -> int:
-    arguments = common.arguments(__doc__ or "")
-    size = QUICK if arguments.quick else FULL
-    _, loop = common.event_loop()
-    with common.place(arguments.dsn) as place:
-        figures, rates = asyncio.run(measure(place, size))
-    notes = (
-        f"{size.rows:,} rows of 300 bytes, {size.repeats} rounds, arms interleaved.",
-        f"The relay runs on {loop}, its batch_size of 100 growing to 1,000; the naive loop runs on asyncio.",
-        "pgbench: one client, the relay's own statements, prepared, under the relay's planner settings.",
-    )
-    print(common.report("drain", figures, notes))
-    common.save(arguments.json, figures, loop=loop, rows=size.rows, rates=rates)
-    return 0
+def run(place: Place, mode: Mode) -> Section:
+    return common.run(measure(place, SIZES[mode]))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(common.main(__doc__, run))

@@ -1,6 +1,6 @@
 """How fast messages are written, against the same rows written by hand and by pgbench.
 
-    python -m benchmarks.enqueue [--dsn DSN] [--quick] [--json FILE]
+    python -m benchmarks.enqueue [--dsn DSN] [--quick | --smoke] [--json FILE]
 
 Without a DSN it starts a durable PostgreSQL of its own. Arms are interleaved and repeated; what counts are the ratios
 inside one run. The DSN's database gets a schema ``outbox_benchmark``, dropped at the end.
@@ -13,21 +13,21 @@ import gc
 import hashlib
 import json
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
 
 from benchmarks import common
-from benchmarks.common import TABLE
+from benchmarks.common import TABLE, Mode, Place
+from benchmarks.figures import Figure, Section, figure, ratio
 from outbox_core.message import Message
 from outbox_core.outbox import Outbox
 
@@ -45,6 +45,9 @@ PAYLOAD = {
 BATCH = 100
 
 
+BUILD_BAR_US = 15.0
+
+
 @dataclass(frozen=True)
 class Size:
     """How long a run is."""
@@ -53,24 +56,15 @@ class Size:
     single: int
     batches: int
     pgbench_seconds: int
+    writers_repeats: int
     writers_seconds: float
 
 
-QUICK, FULL = Size(9, 200, 15, 1, 0.5), Size(21, 500, 50, 2, 1.0)
-
-
-@dataclass(frozen=True)
-class Figure:
-    """An arm and its yardstick, in units a second, over the repeats of one run."""
-
-    name: str
-    unit: str
-    rate: float
-    yardstick: float
-    ratio: float
-    lowest: float
-    highest: float
-    bar: float | None
+SIZES = {
+    Mode.SMOKE: Size(1, 20, 2, 1, 1, 0.05),
+    Mode.QUICK: Size(5, 200, 15, 1, 3, 0.3),
+    Mode.FULL: Size(21, 500, 50, 2, 21, 1.0),
+}
 
 
 def message() -> Message:
@@ -193,87 +187,102 @@ def building() -> float:
 
 async def compared(
     name: str,
-    bar: float | None,
+    text: str,
     repeats: int,
     arm: Callable[[], Awaitable[float]],
     yardstick: Callable[[], Awaitable[float]],
     *,
+    at_least: float | None = None,
     unit: str = "rows/s",
-) -> Figure:
-    """Both arms by turns, the first of each pair changing sides; the ratio is the median of the pairs' ratios."""
-    pairs: list[tuple[float, float]] = []
+) -> list[Figure]:
+    """Both arms by turns, the first of each pair changing sides: their ratio, and the rates of both."""
+    ours: list[float] = []
+    theirs: list[float] = []
     for number in range(repeats + 1):
         if number % 2:
-            ours = await arm()
-            theirs = await yardstick()
+            ours.append(await arm())
+            theirs.append(await yardstick())
         else:
-            theirs = await yardstick()
-            ours = await arm()
-        if number:  # the first pair warms both up
-            pairs.append((ours, theirs))
-    ratios = [one / other for one, other in pairs]
-    return Figure(
-        name=name,
-        unit=unit,
-        rate=statistics.median(one for one, _ in pairs),
-        yardstick=statistics.median(other for _, other in pairs),
-        ratio=statistics.median(ratios),
-        lowest=min(ratios),
-        highest=max(ratios),
-        bar=bar,
-    )
+            theirs.append(await yardstick())
+            ours.append(await arm())
+    del ours[0], theirs[0]  # the first pair warms both up
+    first, _, second = text.partition(" / ")
+    return [
+        ratio(name, text, ours, theirs, at_least=at_least),
+        figure(f"{name}_rate", first, ours, unit=unit),
+        figure(f"{name}_yardstick_rate", second, theirs, unit=unit),
+    ]
 
 
-async def measure(dsn: str, pgbench: str | None, size: Size) -> list[Figure]:
-    connection = await asyncpg.connect(dsn)
+async def measure(place: Place, size: Size) -> Section:
+    connection = await asyncpg.connect(place.dsn)
     try:
         await common.install(connection)
-        figures = await _figures(connection, dsn, pgbench, size)
+        figures = [
+            *await _against_insert(connection, size),
+            *await _against_pgbench(connection, place, size),
+            *await _hinting(connection, place, size),
+        ]
         await common.remove(connection)
     finally:
         await connection.close()
-    return figures
+    build = [building() for _ in range(5)]
+    figures.append(
+        figure("message_build_us", "build and validate a Message", build, unit="µs", at_most=BUILD_BAR_US)
+    )
+    notes = (
+        f"{size.repeats} rounds by turns; both arms in one process, on {common.event_loop()[1]}.",
+        "pgbench: one client, the same arrays with each prepared statement.",
+        "Writers commit every message by itself, on a connection each; the hint is the wake-up of idle relays.",
+    )
+    return Section("enqueue", figures, notes)
 
 
-async def _figures(connection: asyncpg.Connection, dsn: str, pgbench: str | None, size: Size) -> list[Figure]:
-    figures = []
-    for per_transaction, name in ((1, "single, a transaction each"), (100, "single, 100 a transaction")):
+async def _against_insert(connection: asyncpg.Connection, size: Size) -> list[Figure]:
+    figures: list[Figure] = []
+    for per_transaction, name, text in (
+        (1, "enqueue_vs_insert", "single, a transaction each / hand-written INSERT"),
+        (100, "enqueue_100_vs_insert", "single, 100 a transaction / hand-written INSERT"),
+    ):
 
         async def single(*, library: bool, per_transaction: int = per_transaction) -> float:
             await connection.execute(f"TRUNCATE {TABLE.quoted}")
             return await singles(connection, size, library=library, per_transaction=per_transaction)
 
-        figures.append(
-            await compared(
-                f"{name} / hand-written INSERT",
-                0.9,
-                size.repeats,
-                lambda single=single: single(library=True),
-                lambda single=single: single(library=False),
-            )
-        )
-    if pgbench is not None:
-        figures.append(await _against_pgbench(connection, dsn, pgbench, size))
-    for count in (1, 16, 32):
-
-        async def hinting(*, hint: bool, count: int = count) -> float:
-            await connection.execute(f"TRUNCATE {TABLE.quoted}")
-            return await writers(dsn, count, size.writers_seconds, hint=hint)
-
-        figures.append(
-            await compared(
-                f"{count} writers, with hint / without",
-                None,
-                size.repeats,
-                lambda hinting=hinting: hinting(hint=True),
-                lambda hinting=hinting: hinting(hint=False),
-                unit="commits/s",
-            )
+        figures += await compared(
+            name,
+            text,
+            size.repeats,
+            partial(single, library=True),
+            partial(single, library=False),
+            at_least=0.9,
         )
     return figures
 
 
-async def _against_pgbench(connection: asyncpg.Connection, dsn: str, pgbench: str, size: Size) -> Figure:
+async def _hinting(connection: asyncpg.Connection, place: Place, size: Size) -> list[Figure]:
+    figures: list[Figure] = []
+    for count in (1, 16, 32):
+
+        async def hinting(*, hint: bool, count: int = count) -> float:
+            await connection.execute(f"TRUNCATE {TABLE.quoted}")
+            return await writers(place.dsn, count, size.writers_seconds, hint=hint)
+
+        figures += await compared(
+            f"enqueue_hint_{count}_writers",
+            f"{count} writers, with hint / {count} writers, without",
+            size.writers_repeats,
+            partial(hinting, hint=True),
+            partial(hinting, hint=False),
+            unit="commits/s",
+        )
+    return figures
+
+
+async def _against_pgbench(connection: asyncpg.Connection, place: Place, size: Size) -> list[Figure]:
+    pgbench = place.pgbench
+    if pgbench is None:
+        return []
     makes_uuid = "uuidv7" if connection.get_server_version().major >= 18 else "gen_random_uuid"
     text = common.sql("enqueue_pgbench.sql")
 
@@ -288,41 +297,22 @@ async def _against_pgbench(connection: asyncpg.Connection, dsn: str, pgbench: st
         async def theirs() -> float:
             await connection.execute(f"TRUNCATE {TABLE.quoted}")
             return await asyncio.to_thread(
-                pgbench_rows, pgbench, dsn, Path(script.name), size.pgbench_seconds
+                pgbench_rows, pgbench, place.dsn, Path(script.name), size.pgbench_seconds
             )
 
         return await compared(
-            f"batch of {BATCH} / pgbench, INSERT … SELECT unnest", 0.65, size.repeats, ours, theirs
+            "enqueue_batch_vs_pgbench",
+            f"batch of {BATCH} / pgbench, INSERT … SELECT unnest",
+            size.repeats,
+            ours,
+            theirs,
+            at_least=0.65,
         )
 
 
-def report(figures: list[Figure], build: float, loop: str) -> str:
-    lines = [
-        "| enqueue | rate | yardstick | ratio | lowest to highest | bar |",
-        "|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {f.name} | {f.rate:,.0f} {f.unit} | {f.yardstick:,.0f} {f.unit} | {f.ratio:.2f} |"
-        f" {f.lowest:.2f} to {f.highest:.2f} | {'-' if f.bar is None else f'≥ {f.bar}'} |"
-        for f in figures
-    ]
-    lines.append(f"| build and validate a Message | {build:.1f} µs | - | - | - | < 15 µs |")
-    return "\n".join([*lines, "", f"Event loop of both arms: {loop}."])
-
-
-def main() -> int:
-    arguments = common.arguments(__doc__ or "")
-    factory, loop = common.event_loop()
-    with common.place(arguments.dsn) as place, asyncio.Runner(loop_factory=factory) as runner:
-        size = QUICK if arguments.quick else FULL
-        figures = runner.run(measure(place.dsn, place.pgbench, size))
-    build = min(building() for _ in range(5))
-    print(report(figures, build, loop))
-    if arguments.json is not None:
-        content: dict[str, Any] = {"loop": loop, "build_us": build, "figures": [asdict(f) for f in figures]}
-        arguments.json.write_text(json.dumps(content, indent=2))
-    return 0
+def run(place: Place, mode: Mode) -> Section:
+    return common.run(measure(place, SIZES[mode]))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(common.main(__doc__, run))

@@ -1,8 +1,8 @@
 """What the peers' processes have in common. Runs in a peer's environment: nothing but the standard library is imported.
 
 A peer's module is started as ``python -m benchmarks.peers.NAME ORDER`` with an order in JSON: ``drain`` empties a table
-it has filled before, ``receive`` notes when each of so many messages reaches the handler, ``write`` commits messages at a
-steady rate. Each prints one line of JSON.
+it has filled before, ``receive`` notes when each of so many messages reaches the handler, ``write`` commits messages
+at a steady rate. Each prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -69,8 +69,7 @@ async def drain(peer: Peer, order: dict[str, Any]) -> dict[str, Any]:
     await peer.settle()
     async with _working(peer, handle) as task:
         await _first(done.wait(), task)
-        while await peer.left():
-            await asyncio.sleep(0.005)
+        await _empty(peer)
         ended = (time.perf_counter(), time.process_time())
     return {"published": calls, "seconds": ended[0] - began[0], "cpu": ended[1] - began[1]}
 
@@ -112,6 +111,14 @@ async def write(peer: Peer, order: dict[str, Any]) -> dict[str, Any]:
             await asyncio.sleep(max(began + number / order["rate"] - time.monotonic(), 0.0))
             tasks.create_task(one(number))
     return commits
+
+
+async def _empty(peer: Peer) -> None:
+    """Nothing tells when the last batch is on record, so ask, and not so often that asking costs."""
+    while True:
+        if not await peer.left():
+            return
+        await asyncio.sleep(0.005)
 
 
 @contextlib.asynccontextmanager

@@ -20,7 +20,7 @@ _PINNED = Path(__file__).parent / "peers.toml"
 _INSTALL_SECONDS = 600.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Peer:
     """A library beside which the relay is measured."""
 

@@ -59,7 +59,10 @@ class Procrastinate:
 @asynccontextmanager
 async def opened(order: dict[str, Any]) -> AsyncIterator[Procrastinate]:
     connector = procrastinate.PsycopgConnector(
-        conninfo=order["dsn"], kwargs={"options": f"-c search_path={order['schema']}"}, min_size=24, max_size=24
+        conninfo=order["dsn"],
+        kwargs={"options": f"-c search_path={order['schema']}"},
+        min_size=24,
+        max_size=24,
     )
     app = procrastinate.App(connector=connector)
     async with app.open_async():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import defaultdict
 from typing import Final
 from uuid import UUID, uuid4
@@ -39,8 +38,8 @@ async def change(connection: asyncpg.Connection, account: UUID, cents: int) -> N
 
 async def write(database_url: str, accounts: list[UUID]) -> None:
     connection = await asyncpg.connect(database_url)
-    for _ in range(CHANGES // WRITERS):
-        await change(connection, random.choice(accounts), random.randint(-500, 500))  # noqa: S311
+    for number in range(CHANGES // WRITERS):
+        await change(connection, accounts[number % ACCOUNTS], cents=number)
     await connection.close()
 
 

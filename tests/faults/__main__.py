@@ -62,11 +62,9 @@ async def main(arguments: argparse.Namespace) -> int:
         _tell(report.table(result))
     hit = {kind for result in results for kind in result.by_kind}
     missing = {kind: reason for result in results for kind, reason in result.missing.items()}
-    proofs = (
-        []
-        if arguments.no_matrix
-        else matrix.prove(hit, missing, seed, every_broker=arguments.long is not None, tell=_tell)
-    )
+    proofs = list[matrix.Proof]()
+    if not arguments.no_matrix:
+        proofs = matrix.prove(hit, missing, seed, every_broker=arguments.long is not None, tell=_tell)
     if arguments.plot:
         arguments.plot.write_text(report.plot(results))
     _tell(report.timeline(results))

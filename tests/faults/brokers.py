@@ -26,7 +26,7 @@ PARTITIONS = 3
 STREAM = "FAULTS"
 EXCHANGE = "faults"
 LIVE, WHOLE = "faults.live", "faults.whole"
-"""Who reads: while it happens, and once everything is quiet. A queue keeps nothing that was read, so each has its own."""
+"""Who reads: while it happens, and once all is quiet. A queue keeps nothing that was read, so each has its own."""
 CONNECT_SECONDS = 5
 ASK_SECONDS = 1.0
 
@@ -48,7 +48,7 @@ class Reader(Protocol):
 
 def dispatcher(broker: Broker, address: str, timeout: float) -> Any:
     """The adapter under test. Any topic but one has no destination."""
-    bounds = {"timeout": timeout, "connect_timeout": timeout, "close_timeout": 1.0}
+    bounds: dict[str, Any] = {"timeout": timeout, "connect_timeout": timeout, "close_timeout": 1.0}
     match broker:
         case "kafka":
             return KafkaDispatcher(f"kafka://{address}", destinations={TOPIC: TOPIC}, **bounds)

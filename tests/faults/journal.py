@@ -51,9 +51,10 @@ class Tail:
 
     async def until(self, moment: float, *names: str, within: float, **details: object) -> list[Line]:
         """Wait for such an event; `NotHit` when none comes in time."""
-        return await eventually(
+        found: list[Line] = await eventually(
             lambda: self.since(moment, *names, **details), within, f"no {' or '.join(names)} {details or ''}"
         )
+        return found
 
 
 async def eventually(condition: Callable[[], Any], within: float, otherwise: str) -> Any:

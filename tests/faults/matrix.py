@@ -52,7 +52,7 @@ class Proof:
 def prove(
     felt: set[str], missing: Mapping[str, str], seed: int, *, every_broker: bool, tell: Callable[[str], None]
 ) -> list[Proof]:
-    """Run the tests of every row, and say of each row what was shown. ``felt`` are the kinds of faults that were hit."""
+    """Run the tests of every row, and say of each row what was shown. ``felt`` are the kinds that were hit."""
     chosen = {row.number: wanted(row, seed, every_broker=every_broker) for row in ROWS}
     tests = sorted({test for several in chosen.values() for test in several})
     tell(f"matrix: {len(tests)} tests for {len(ROWS)} rows")

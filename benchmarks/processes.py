@@ -1,0 +1,66 @@
+"""Relays in processes of their own: started, watched, and what they measured."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine
+from benchmarks.common import Place
+
+
+async def child(module: str, order: dict[str, Any], *, python: str = sys.executable) -> Any:
+    """Run a process of ours to its end and return what it printed last, one line of JSON.
+
+    Raises RuntimeError when it fails or is not done 60 s after the order's own ``timeout``, 600 s without one.
+    """
+    process = await asyncio.create_subprocess_exec(
+        python, "-m", module, json.dumps(order), stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(), order.get("timeout", 600.0) + 60)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise RuntimeError(f"{module} was not done in time") from None
+    if process.returncode != 0:
+        raise RuntimeError(f"{module} failed with {process.returncode}")
+    return json.loads(output.splitlines()[-1])
+
+
+async def relay(dsn: str, rows: int, **order: Any) -> tuple[dict[str, Any], list[float]]:
+    """A relay process until it has published so many rows: what it measured, and its memory in MB by time."""
+    text = json.dumps({"dsn": dsn, "rows": rows, **order})
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "benchmarks.relay_process", text, stdout=asyncio.subprocess.PIPE
+    )
+    watched, samples = Path(f"/proc/{process.pid}/statm"), list[float]()
+    reading = asyncio.ensure_future(process.communicate())
+    while not reading.done():
+        samples.append(_resident(watched))
+        await asyncio.wait({reading}, timeout=0.05)
+    output, _ = await reading
+    if process.returncode != 0:
+        raise RuntimeError(f"the relay process failed with {process.returncode}")
+    result: dict[str, Any] = json.loads(output)
+    return result, samples
+
+
+async def drained(place: Place, rows: int, **settings: Any) -> dict[str, Any]:
+    """What a relay process measured, with its ``rate`` and the ``server_cpu`` seconds spent meanwhile."""
+    before = machine.processor_seconds(place.processes())
+    result, _ = await relay(place.dsn, rows, settings=settings)
+    spent = machine.processor_seconds(place.processes()) - before
+    return result | {"rate": rows / result["seconds"], "server_cpu": spent}
+
+
+def _resident(statm: Path) -> float:
+    """MB of a process in memory; 0 once it has ended."""
+    try:
+        return int(statm.read_text().split()[1]) * resource.getpagesize() / 1e6
+    except (OSError, IndexError):
+        return 0.0

@@ -1,0 +1,181 @@
+"""More relays on one table, more tables on one relay: what becomes of the pace, and how many connections they hold.
+
+    python -m benchmarks.scale [--dsn DSN] [--quick | --smoke] [--json FILE]
+
+Relays run in processes of their own and wait when the backlog is committed, in one transaction; the clock runs from that
+commit to the last row's ``published_at``. Several relays share a table in worker mode, ``single_active=False``. The
+dispatcher does nothing. The DSN's database gets a schema ``outbox_benchmark``, dropped at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+
+from benchmarks import common
+from benchmarks.common import TABLE, Mode, Place
+from benchmarks.figures import Figure, Section, figure, ratio
+from outbox_core.table import TableName
+
+POLL_INTERVAL = 0.05
+"""Of the relays: a backlog written by hand gives no hint, and the wait for it is none of this benchmark's figures."""
+DEADLINE_SECONDS = 600.0
+CONNECTIONS_BAR = 5
+"""Of one relay, whatever the number of its tables, its session for leadership and hints included."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How long a run is."""
+
+    rows: int
+    repeats: int
+    relays: tuple[int, ...]
+    tables: tuple[int, ...]
+
+
+SIZES = {
+    Mode.SMOKE: Size(1_000, 1, (1, 2), (1, 3)),
+    Mode.QUICK: Size(20_000, 1, (1, 2, 4), (1, 10)),
+    Mode.FULL: Size(200_000, 5, (1, 2, 3, 4), (1, 10, 50)),
+}
+
+
+@dataclass
+class Arm:
+    """So many relays on so many tables, and what each round gave."""
+
+    relays: int
+    tables: int
+    rates: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    """Processor time a row in µs, of all relays together."""
+    connections: list[float] = field(default_factory=list)
+    """Of all relays together, while they work."""
+
+
+def names(count: int) -> tuple[TableName, ...]:
+    return (TABLE, *(TableName(TABLE.schema, f"orders_outbox_{number}") for number in range(1, count)))
+
+
+@asynccontextmanager
+async def relays(place: Place, arm: Arm) -> AsyncIterator[list[asyncio.subprocess.Process]]:
+    """Running relays; whoever is still running at the end of the block is killed."""
+    settings: dict[str, Any] = {"poll_interval": POLL_INTERVAL, "single_active": arm.relays == 1}
+    order = {"dsn": place.dsn, "tables": [str(name) for name in names(arm.tables)], "settings": settings}
+    started: list[asyncio.subprocess.Process] = []
+    try:
+        for _ in range(arm.relays):
+            started.append(
+                await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-m",
+                    "benchmarks.scale_process",
+                    json.dumps(order),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                )  # fmt: skip
+            )
+        for process in started:
+            assert process.stdout is not None
+            if await asyncio.wait_for(process.stdout.readline(), 60) != b"ready\n":
+                raise RuntimeError("a relay did not start")
+        yield started
+    finally:
+        for process in started:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+async def published(connection: asyncpg.Connection, tables: tuple[TableName, ...]) -> datetime:
+    """When the last row was published, waited for."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        found = [await connection.fetchrow(common.sql("pending.sql", table)) for table in tables]
+        if not sum(row[0] for row in found if row is not None):
+            return max(row[1] for row in found if row is not None)
+        await asyncio.sleep(0.2)
+    raise TimeoutError(f"not everything was published within {DEADLINE_SECONDS:g} s")
+
+
+async def one_round(place: Place, connection: asyncpg.Connection, rows: int, arm: Arm) -> None:
+    tables = names(arm.tables)
+    await common.install(connection, tables)
+    async with relays(place, arm) as running:
+        async with connection.transaction():
+            for table in tables:
+                await common.insert(connection, rows // arm.tables, table=table)
+        began: datetime = await connection.fetchval("SELECT clock_timestamp()")
+        held: int = await connection.fetchval(common.sql("connections.sql"))
+        ended = await published(connection, tables)
+        results = [json.loads((await asyncio.wait_for(p.communicate(), 60))[0]) for p in running]
+    total = rows // arm.tables * arm.tables
+    if sum(each["published"] for each in results) != total:
+        raise RuntimeError(
+            f"{total} rows, but the relays published {[each['published'] for each in results]}"
+        )
+    arm.rates.append(total / (ended - began).total_seconds())
+    arm.cpu.append(sum(each["cpu"] for each in results) / total * 1e6)
+    arm.connections.append(held)
+
+
+async def measure(place: Place, size: Size) -> Section:
+    by_relays = [Arm(count, 1) for count in size.relays]
+    by_tables = [Arm(1, count) for count in size.tables if count > 1]
+    arms = by_relays + by_tables
+    connection = await asyncpg.connect(place.dsn)
+    try:
+        for number in range(size.repeats):
+            shift = number % len(arms)
+            for arm in arms[shift:] + arms[:shift]:
+                await one_round(place, connection, size.rows, arm)
+                text = f"relays {arm.relays}, tables {arm.tables}: {arm.rates[-1]:,.0f} rows/s"
+                print(f"round {number + 1}: {text}, {arm.connections[-1]} connections", file=sys.stderr)
+        await common.remove(connection)
+    finally:
+        await connection.close()
+    notes = (
+        f"{size.rows:,} rows of 300 bytes in all, {size.repeats} rounds by turns, on {common.event_loop()[1]}.",
+        "One relay leads its table; several share it as workers. More relays than idle cores gain nothing.",
+    )
+    return Section("scale", _figures(by_relays, by_tables), notes)
+
+
+def _figures(by_relays: list[Arm], by_tables: list[Arm]) -> list[Figure]:
+    one = by_relays[0]
+    figures: list[Figure] = []
+    for arm in (*by_relays, *by_tables):
+        what = f"relays_{arm.relays}" if arm.tables == 1 else f"tables_{arm.tables}"
+        text = _counted(arm.relays, "relay") + ", " + _counted(arm.tables, "table")
+        if arm is not one:
+            name = f"{what}_vs_1"
+            figures.append(ratio(name, f"{text} / one relay, one table", arm.rates, one.rates))
+        bar = CONNECTIONS_BAR if arm.relays == 1 else None
+        figures += [
+            figure(f"{what}_rate", text, arm.rates, unit="rows/s"),
+            figure(f"{what}_cpu_us_per_row", f"{text}, processor time a row", arm.cpu, unit="µs"),
+            figure(f"{what}_connections", f"{text}, connections", arm.connections, unit="", at_most=bar),
+        ]
+    return figures
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" + "s" * (count > 1)
+
+
+def run(place: Place, mode: Mode) -> Section:
+    return common.run(measure(place, SIZES[mode]))
+
+
+if __name__ == "__main__":
+    sys.exit(common.main(__doc__, run))
