@@ -26,4 +26,3 @@ default_role = "py:obj"  # docstrings name classes in single backticks
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_default_options = {"members": True, "show-inheritance": True}
-
