@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 from benchmarks import plain_clients
-from benchmarks.common import TABLE, event_loop
+from benchmarks.children import TABLE, event_loop
 from benchmarks.relay_process import Metrics, Stopwatch
 from outbox_core.dispatcher import load_dispatcher
 from outbox_core.relay import Relay

@@ -26,7 +26,8 @@ import nats
 
 from benchmarks import common, plain_clients, processes
 from benchmarks.broker_process import PAYLOAD, url
-from benchmarks.common import TABLE, Mode, Place
+from benchmarks.children import TABLE, event_loop
+from benchmarks.common import Mode, Place
 from benchmarks.figures import Figure, Section, figure, percentile
 from benchmarks.plain_clients import STREAM, TOPIC
 from benchmarks.processes import drained
@@ -205,9 +206,9 @@ async def measure(place: Place, addresses: dict[str, str], size: Size) -> Sectio
         figure("broker_drain_to_nobody", "relay to a dispatcher that does nothing", drains, unit="rows/s")
     ]
     figures += [line for kind, rounds in found.items() for line in _figures(kind, rounds, drains)]
-    loop = common.event_loop()[1]
+    loop = event_loop()[1]
     notes = (
-        f"{size.rows:,} rows of 300 bytes, {size.repeats} rounds by turns, relay and clients on {loop}.",
+        f"{size.rows:,} rows of 300 bytes, rounds: {size.repeats}, relay and clients on {loop}.",
         "bound: 1 / (1 / client alone + 1 / relay to a dispatcher that does nothing), of the same round.",
         f"Latencies at {RATE} messages a second, {size.seconds:g} s a round.",
     )

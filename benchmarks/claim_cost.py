@@ -19,7 +19,8 @@ from dataclasses import asdict, dataclass
 import asyncpg
 
 from benchmarks import common
-from benchmarks.common import TABLE, Mode, Place
+from benchmarks.children import TABLE, event_loop
+from benchmarks.common import Mode, Place
 from benchmarks.figures import Figure, Section, figure, percentile, ratio
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
@@ -220,7 +221,7 @@ async def measure(place: Place, size: Size) -> Section:
                 ratio(f"claim_{share}_ratio_{name}", f"{text}, {share} / clean", ours, theirs, at_most=bar),
             ]
     notes = (
-        f"{size.repeats} rounds, {size.seconds:g} s a stage, on {common.event_loop()[1]}.",
+        f"Rounds: {size.repeats}, {size.seconds:g} s a stage, on {event_loop()[1]}.",
         f"Claims of up to {BATCH_SIZE * 10} rows; {WRITE_ROWS / WRITE_EVERY:,.0f} messages a second come and go.",
         "Every claim counts, also the sweeps from the beginning.",
     )

@@ -19,7 +19,8 @@ from typing import Any
 import asyncpg
 
 from benchmarks import common
-from benchmarks.common import TABLE, Mode, Place
+from benchmarks.children import TABLE
+from benchmarks.common import Mode, Place
 from benchmarks.figures import Figure, Section, figure, percentile
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage

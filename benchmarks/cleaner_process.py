@@ -8,7 +8,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 
-from benchmarks.common import TABLE
+from benchmarks.children import TABLE
 from outbox_core.cleaner import Cleaner, CleanerSettings
 from outbox_core.stores.postgres.upkeep import PostgresUpkeep
 from outbox_core.table import TableName

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from benchmarks import figures, machine
+from benchmarks.children import TABLE, event_loop
 from benchmarks.figures import Section
 from outbox_core import schema
 from outbox_core.table import TableName
@@ -22,7 +23,6 @@ from tests.services.postgres import PostgresServer
 from tests.services.session import Services
 
 HERE = Path(__file__).parent
-TABLE = TableName("outbox_benchmark", "orders_outbox")
 T = TypeVar("T")
 
 
@@ -95,15 +95,6 @@ def place(dsn: str | None) -> Iterator[Place]:
             )
     finally:
         services.close()
-
-
-def event_loop() -> tuple[Callable[[], asyncio.AbstractEventLoop], str]:
-    """How to make the fastest event loop there is, and its name."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop, "asyncio"
-    return uvloop.new_event_loop, "uvloop"
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

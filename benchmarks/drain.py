@@ -23,7 +23,8 @@ from uuid import UUID
 import asyncpg
 
 from benchmarks import common
-from benchmarks.common import TABLE, Mode, Place
+from benchmarks.children import TABLE, event_loop
+from benchmarks.common import Mode, Place
 from benchmarks.figures import Figure, Section, figure, ratio
 from benchmarks.processes import drained
 from outbox_core.stores.postgres.sessions import PLANNER
@@ -162,8 +163,8 @@ async def measure(place: Place, size: Size) -> Section:
     finally:
         await connection.close()
     notes = (
-        f"{size.rows:,} rows of 300 bytes, {size.repeats} rounds, arms interleaved.",
-        f"The relay runs on {common.event_loop()[1]}, its batch_size of 100 growing to 1,000.",
+        f"{size.rows:,} rows of 300 bytes, rounds: {size.repeats}, arms interleaved.",
+        f"The relay runs on {event_loop()[1]}, its batch_size of 100 growing to 1,000.",
         "pgbench: one client, the relay's own statements, prepared, under the relay's planner settings.",
         "Processor time a row is that of the relay's process; PostgreSQL's stands beside it.",
     )

@@ -26,7 +26,8 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from benchmarks import common
-from benchmarks.common import TABLE, Mode, Place
+from benchmarks.children import TABLE, event_loop
+from benchmarks.common import Mode, Place
 from benchmarks.figures import Figure, Section, figure, ratio
 from outbox_core.message import Message
 from outbox_core.outbox import Outbox
@@ -231,7 +232,7 @@ async def measure(place: Place, size: Size) -> Section:
         figure("message_build_us", "build and validate a Message", build, unit="µs", at_most=BUILD_BAR_US)
     )
     notes = (
-        f"{size.repeats} rounds by turns; both arms in one process, on {common.event_loop()[1]}.",
+        f"Rounds: {size.repeats}; both arms in one process, on {event_loop()[1]}.",
         "pgbench: one client, the same arrays with each prepared statement.",
         "Writers commit every message by itself, on a connection each; the hint is the wake-up of idle relays.",
     )
@@ -270,7 +271,7 @@ async def _hinting(connection: asyncpg.Connection, place: Place, size: Size) -> 
 
         figures += await compared(
             f"enqueue_hint_{count}_writers",
-            f"{count} writers, with hint / {count} writers, without",
+            f"writers: {count}, with hint / writers: {count}, without",
             size.writers_repeats,
             partial(hinting, hint=True),
             partial(hinting, hint=False),

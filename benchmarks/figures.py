@@ -75,7 +75,7 @@ def report(section: Section) -> str:
     """A Markdown table of the figures, the notes under it."""
     lines = [f"| {section.name} | median | lowest to highest | bar | |", "|---|---|---|---|---|"]
     lines += [
-        f"| {f.text} | {_shown(f.value)} {f.unit} | {_shown(f.lowest)} to {_shown(f.highest)} |"
+        f"| {f.text} | {shown(f.value)} {f.unit} | {shown(f.lowest)} to {shown(f.highest)} |"
         f" {f.bar} | {f.verdict} |"
         for f in section.figures
     ]
@@ -114,7 +114,8 @@ def save(path: Path, saved: dict[str, Any]) -> None:
     path.write_text(json.dumps(saved, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
 
 
-def _shown(value: float) -> str:
+def shown(value: float) -> str:
+    """A number as people read it."""
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 20 else f"{value:.2f}"

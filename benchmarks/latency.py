@@ -18,7 +18,8 @@ from typing import Any
 import asyncpg
 
 from benchmarks import common, processes
-from benchmarks.common import TABLE, Mode, Place
+from benchmarks.children import TABLE, event_loop
+from benchmarks.common import Mode, Place
 from benchmarks.figures import Figure, Section, figure, percentile
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
@@ -163,9 +164,9 @@ async def measure(place: Place, size: Size) -> Section:
         ),
         figure("idle_cpu_percent", "idle relay, of a core", [cpu], unit="%", at_most=1.0),
     ]
-    loop = common.event_loop()[1]
+    loop = event_loop()[1]
     notes = (
-        f"{size.seconds:g} s a round, {size.repeats} rounds by turns, relay and writer on {loop}, defaults.",
+        f"{size.seconds:g} s a round, rounds: {size.repeats}, relay and writer on {loop}, defaults.",
         "Mixed: 10 % of the transactions stay open for 200 ms, 10 % are rolled back.",
         "What a writer cannot commit in time at the highest rates is committed late; the clock runs from its commit.",
     )

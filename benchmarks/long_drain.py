@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import asyncpg
 
 from benchmarks import common, processes
-from benchmarks.common import TABLE, Mode, Place
+from benchmarks.children import event_loop
+from benchmarks.common import Mode, Place
 from benchmarks.figures import Section, figure
 
 MEMORY_BAR_MB, GROWTH_BAR, HOT_BAR_PERCENT = 150.0, 1.1, 95.0
@@ -100,10 +101,10 @@ async def measure(place: Place, size: Size) -> Section:
             ),
         ]  # fmt: skip
     notes = (
-        f"One drain each, the relay on {common.event_loop()[1]} with its defaults, to a dispatcher that does nothing.",
+        f"One drain each, the relay on {event_loop()[1]} with its defaults, to a dispatcher that does nothing.",
         "Memory is the relay's process, looked at twenty times a second.",
     )
-    return Section("long drain", figures, notes, {"table": str(TABLE)})
+    return Section("long drain", figures, notes)
 
 
 def run(place: Place, mode: Mode) -> Section:

@@ -18,7 +18,7 @@ from bisect import bisect_left
 from collections import Counter
 from typing import Any
 
-from benchmarks.common import TABLE, event_loop
+from benchmarks.children import TABLE, event_loop
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Claimed, Dispatched, Event, Failed, Published
 from outbox_core.relay import Relay

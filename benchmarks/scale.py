@@ -2,9 +2,9 @@
 
     python -m benchmarks.scale [--dsn DSN] [--quick | --smoke] [--json FILE]
 
-Relays run in processes of their own and wait when the backlog is committed, in one transaction; the clock runs from that
-commit to the last row's ``published_at``. Several relays share a table in worker mode, ``single_active=False``. The
-dispatcher does nothing. The DSN's database gets a schema ``outbox_benchmark``, dropped at the end.
+Relays run in processes of their own and wait when the backlog is committed, in one transaction; the clock runs from
+that commit to the last row's ``published_at``. Several relays share a table in worker mode, ``single_active=False``.
+The dispatcher does nothing. The DSN's database gets a schema ``outbox_benchmark``, dropped at the end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from typing import Any
 import asyncpg
 
 from benchmarks import common
-from benchmarks.common import TABLE, Mode, Place
+from benchmarks.children import TABLE, event_loop
+from benchmarks.common import Mode, Place
 from benchmarks.figures import Figure, Section, figure, ratio
 from outbox_core.table import TableName
 
@@ -83,7 +84,7 @@ async def relays(place: Place, arm: Arm) -> AsyncIterator[list[asyncio.subproces
                     json.dumps(order),
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
-                )  # fmt: skip
+                )
             )
         for process in started:
             assert process.stdout is not None
@@ -103,7 +104,8 @@ async def published(connection: asyncpg.Connection, tables: tuple[TableName, ...
     while time.monotonic() < deadline:
         found = [await connection.fetchrow(common.sql("pending.sql", table)) for table in tables]
         if not sum(row[0] for row in found if row is not None):
-            return max(row[1] for row in found if row is not None)
+            last: datetime = max(row[1] for row in found if row is not None)
+            return last
         await asyncio.sleep(0.2)
     raise TimeoutError(f"not everything was published within {DEADLINE_SECONDS:g} s")
 
@@ -118,7 +120,7 @@ async def one_round(place: Place, connection: asyncpg.Connection, rows: int, arm
         began: datetime = await connection.fetchval("SELECT clock_timestamp()")
         held: int = await connection.fetchval(common.sql("connections.sql"))
         ended = await published(connection, tables)
-        results = [json.loads((await asyncio.wait_for(p.communicate(), 60))[0]) for p in running]
+        results = [json.loads((await asyncio.wait_for(p.communicate(b""), 60))[0]) for p in running]
     total = rows // arm.tables * arm.tables
     if sum(each["published"] for each in results) != total:
         raise RuntimeError(
@@ -145,7 +147,7 @@ async def measure(place: Place, size: Size) -> Section:
     finally:
         await connection.close()
     notes = (
-        f"{size.rows:,} rows of 300 bytes in all, {size.repeats} rounds by turns, on {common.event_loop()[1]}.",
+        f"{size.rows:,} rows of 300 bytes in all, rounds: {size.repeats}, on {event_loop()[1]}.",
         "One relay leads its table; several share it as workers. More relays than idle cores gain nothing.",
     )
     return Section("scale", _figures(by_relays, by_tables), notes)

@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.common import event_loop
+from benchmarks.children import event_loop
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Event, Published
 from outbox_core.relay import Relay

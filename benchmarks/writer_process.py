@@ -15,7 +15,7 @@ import time
 
 import asyncpg
 
-from benchmarks.common import TABLE, event_loop
+from benchmarks.children import TABLE, event_loop
 from outbox_core.message import Message
 from outbox_core.outbox import Outbox
 

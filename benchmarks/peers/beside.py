@@ -30,6 +30,7 @@ SCHEMA = "outbox_benchmark_peer"
 BARS = {"pgqueuer": 3.0, "faststream_outbox": 6.0}
 RATE = 100
 """Messages a second while latencies are taken."""
+RESOLUTION_MS = 0.1
 KEYS = 1000
 
 
@@ -91,13 +92,13 @@ async def peer_latency(place: Place, peer: Peer, python: Path, size: Size) -> fl
             if await receiver.stdout.readline() != b"ready\n":
                 raise RuntimeError(f"{peer.name} does not deliver")
             write = _order(place, peer, size, action="write", rows=rows, rate=RATE)
-            commits = await processes.child(peer.module, write, python=str(python))
+            commits: dict[str, float] = await processes.child(peer.module, write, python=str(python))
             output, _ = await receiver.communicate()
     finally:
         if receiver.returncode is None:
             receiver.kill()
             await receiver.wait()
-    arrivals = json.loads(output)
+    arrivals: dict[str, float] = json.loads(output)
     return statistics.median((arrivals[number] - at) * 1000 for number, at in commits.items())
 
 
@@ -157,16 +158,17 @@ def _figures(peer: Peer, plain: Rounds, keyed: Rounds, rounds: Rounds) -> list[F
 
 
 def _latencies(plain: Rounds, found: dict[Peer, Rounds]) -> list[Figure]:
-    if not found:
-        return []
+    """A median of 0 or less says that a writer was too busy to stamp its commits in time: then no bar is applied."""
     best = [min(each) for each in zip(*(rounds.latency for rounds in found.values()), strict=True)]
+    valid = min(plain.latency + best) > 0
+    ours, theirs = ([max(each, RESOLUTION_MS) for each in values] for values in (plain.latency, best))
     return [
         ratio(
             "latency_p50_vs_peers",
             f"commit to handler at {RATE}/s, p50, relay / quickest of the others",
-            plain.latency,
-            best,
-            at_most=1.0,
+            ours,
+            theirs,
+            at_most=1.0 if valid else None,
         ),
         figure("beside_peers_relay_p50_ms", "commit to dispatcher, p50, relay", plain.latency, unit="ms"),
         *(
@@ -177,11 +179,14 @@ def _latencies(plain: Rounds, found: dict[Peer, Rounds]) -> list[Figure]:
 
 
 def _notes(pythons: dict[Peer, Path], size: Size) -> list[str]:
-    return [
-        f"{size.rows:,} rows of 300 bytes ({', '.join(_fewer(peer, size) for peer in pythons if peer.share < 1)}),"
-        f" {size.repeats} rounds by turns, every library on uvloop and in a process of its own.",
+    fewer = ", ".join(_fewer(peer, size) for peer in pythons if peer.share < 1)
+    clock = (
         "The clock of the others runs from the first call of their handler until nothing is left: their first claim is"
-        " for free. The relay's runs from the beginning of its first claim.",
+        " for free. The relay's runs from the beginning of its first claim."
+    )
+    return [
+        f"{size.rows:,} rows of 300 bytes ({fewer}), rounds: {size.repeats}, by turns, every library on uvloop.",
+        clock,
         *(f"{peer.name} {peer.version}: {peer.promises} {peer.differs}" for peer in pythons),
     ]
 

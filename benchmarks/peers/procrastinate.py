@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -64,6 +65,7 @@ async def opened(order: dict[str, Any]) -> AsyncIterator[Procrastinate]:
         min_size=24,
         max_size=24,
     )
+    logging.getLogger("procrastinate").setLevel(logging.ERROR)  # it advises against an App in a main module
     app = procrastinate.App(connector=connector)
     async with app.open_async():
         yield Procrastinate(app, order)

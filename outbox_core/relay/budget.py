@@ -15,8 +15,8 @@ class Holder(Protocol):
     party: object
     places: int
 
-    def poke(self) -> None:
-        """A place may be had."""
+    def place_free(self) -> None:
+        """Called when one that waits may have a place."""
         ...
 
 
@@ -36,7 +36,7 @@ class Budget:
         self._waiting: dict[Holder, None] = {}
 
     def take(self, holder: Holder) -> bool:
-        """Take a place if there is one for this holder; if not, it is poked once there may be."""
+        """Take a place if there is one for this holder; if not, it is called once there may be."""
         free = self._free
         if self._shared and free:
             held = self._held[holder.party]
@@ -52,7 +52,7 @@ class Budget:
         return True
 
     def give(self, holder: Holder) -> None:
-        """Give a place back; whoever waits for one is poked, first come, first served."""
+        """Give a place back; whoever waits for one is called, first come, first served."""
         holder.places -= 1
         self._free += 1
         if self._shared:
@@ -60,12 +60,12 @@ class Budget:
         if self._waiting:
             waiting, self._waiting = self._waiting, {}
             for other in waiting:
-                other.poke()
+                other.place_free()
 
     def wants_back(self, holder: Holder) -> bool:
         """Whether a holder is to give a place back after this dispatch, for another that waits and has less.
 
-        Such a one is poked again when its turn has come."""
+        Such a one is called again when its turn has come."""
         if not self._waiting:
             return False
         crowded = self._held[holder.party] > _REACH * self._free

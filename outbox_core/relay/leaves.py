@@ -91,6 +91,10 @@ class Leaf:
         """Call back, once, when nothing is in flight: the rows of several tables may wait for their turn here."""
         self._waiting[poke] = None
 
+    def keeps_waiting(self, poke: Callable[[], None]) -> bool:
+        """Whether `when_free` will call back."""
+        return bool(self.in_flight) and poke in self._waiting
+
     def open(self, now: float, more: frozenset[UUID]) -> bool:
         """The destination is away. True when that is news."""
         news = self.breaker.open(now, self.in_flight.keys() | more)

@@ -89,6 +89,11 @@ class Outlet:
                 self._start()
             wanted -= 1
 
+    def place_free(self) -> None:
+        """The budget has a place. Rows that their destination does not take now are of no use with it."""
+        if not self.leaf.keeps_waiting(self.poke):
+            self.poke()
+
     def flush(self) -> list[Row]:
         """Take back everything that is not with the dispatcher yet."""
         rows = list(self.ready)
@@ -285,13 +290,10 @@ class Outlet:
         _logger.error(
             "the dispatcher %s ignored %s and was left behind with %d message(s);"
             " it must let CancelledError through",
-            self.leaf.name,
-            what,
-            len(worker.rows),
-        )
+            self.leaf.name, what, len(worker.rows),
+        )  # fmt: skip
+        now, error = clock.now(), DispatchTimeout(f"the dispatcher ignored {what}")
         for row in worker.rows:
             self.leaf.ended(row.id)
-            error = DispatchTimeout(f"the dispatcher ignored {what}")
-            now = clock.now()
             self._settle(self.leaf, row, error, now - worker.since, now)
         return len(worker.rows)

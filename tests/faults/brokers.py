@@ -153,13 +153,18 @@ class QueueReader:
     async def some(self) -> list[Seen]:
         found: list[Seen] = []
         end = time.monotonic() + ASK_SECONDS / 2
-        while time.monotonic() < end:
-            message = await self._queue.get(fail=False, timeout=CONNECT_SECONDS)
-            if message is None:
-                break
-            await message.ack()
-            self._read += 1
-            found.append((0, self._read, str(message.headers[EVENT_ID])))
+        try:
+            while time.monotonic() < end:
+                message = await self._queue.get(fail=False, timeout=CONNECT_SECONDS)
+                if message is None:
+                    break
+                self._read += 1
+                found.append((0, self._read, str(message.headers[EVENT_ID])))
+                await message.ack()
+        except Exception:
+            # What was acknowledged so far comes from nowhere else again.
+            if not found:
+                raise
         if not found:
             await asyncio.sleep(0.1)
         return found

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.faults.journal import NotHere, NotHit
-from tests.faults.kinds import KINDS
+from tests.faults.kinds import KINDS, broker, network
 from tests.faults.world import World
 
 TRIES = 3
+TOGETHER = 0.5
+BROKER_SIDE = frozenset(fault.__name__ for fault in (*broker.FAULTS, *network.BROKER_FAULTS))
+"""Kinds that leave the database and the processes alone, and so can be had beside one that breaks these."""
 PAUSE_SECONDS = (0.2, 1.0)
 
 
@@ -23,7 +27,7 @@ class Deed:
     kind: str
     began: float
     healed: float
-    recovered: float
+    recovered: float | None
     hit: bool
     told: str
 
@@ -33,7 +37,8 @@ async def rage(
 ) -> tuple[list[Deed], dict[str, str]]:
     """Break things for so many seconds, and until every kind has been felt; a kind that nobody feels is tried again.
 
-    Returns what was done, and the kinds that this machine cannot have with the reason.
+    Ends early when nothing works any more after a fault. Returns what was done, and the kinds that this machine cannot
+    have with the reason.
     """
     deeds: list[Deed] = []
     missing: dict[str, str] = {}
@@ -44,27 +49,45 @@ async def rage(
         available = [kind for kind in kinds if kind not in missing]
         if not available:
             break
-        kind = queue.pop() if queue else world.random.choice(available)
+        together = (queue.pop(),) if queue else _by_chance(world, available)
         await asyncio.sleep(world.random.uniform(*PAUSE_SECONDS))
-        try:
-            deed = await _one(world, kind)
-        except NotHere as reason:
-            missing[kind] = str(reason)
-            continue
-        deeds.append(deed)
-        tell(deed)
-        tries[kind] += 1
-        if not deed.hit and tries[kind] < TRIES:
-            queue.insert(0, kind)
+        done = await _together(world, together, missing)
+        for deed in done:
+            deeds.append(deed)
+            tell(deed)
+            tries[deed.kind] += 1
+            if not deed.hit and len(together) == 1 and tries[deed.kind] < TRIES:
+                queue.insert(0, deed.kind)
+        if any(deed.recovered is None for deed in done):
+            break
     return deeds, missing
 
 
-async def _one(world: World, kind: str) -> Deed:
-    began = time.monotonic()
-    try:
-        told, hit = await KINDS[kind](world), True
-    except (NotHit, TimeoutError) as error:
-        told, hit = f"not felt: {error}", False
-    healed = time.monotonic()
-    await world.until_working()
-    return Deed(kind, began, healed, time.monotonic(), hit, told)
+def _by_chance(world: World, kinds: Sequence[str]) -> tuple[str, ...]:
+    """One fault, or two at once: one on the brokers' side and one of processes or the database."""
+    first, others = world.random.choice(kinds), [kind for kind in kinds if kind not in BROKER_SIDE]
+    if first in BROKER_SIDE and others and world.random.random() < TOGETHER:
+        return first, world.random.choice(others)
+    return (first,)
+
+
+async def _together(world: World, kinds: Sequence[str], missing: dict[str, str]) -> list[Deed]:
+    """Do one fault or several at once, heal them all, and see that messages are published again."""
+
+    async def one(kind: str) -> tuple[str, float, float, bool, str] | None:
+        began = time.monotonic()
+        try:
+            told, hit = await KINDS[kind](world), True
+        except NotHere as reason:
+            missing[kind] = str(reason)
+            return None
+        except (NotHit, TimeoutError) as error:
+            told, hit = f"not felt: {error}", False
+        return kind, began, time.monotonic(), hit, told
+
+    done = [deed for deed in await asyncio.gather(*map(one, kinds)) if deed is not None]
+    recovered: float | None = None
+    with contextlib.suppress(NotHit):
+        await world.until_working()
+        recovered = time.monotonic()
+    return [Deed(kind, began, healed, recovered, hit, told) for kind, began, healed, hit, told in done]

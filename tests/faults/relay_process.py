@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import signal
 import sys
 import time
@@ -99,7 +100,14 @@ async def main(orders: dict[str, Any]) -> None:
         observers=[witness],
         **orders["settings"],
     )
-    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, block)
+
+    def leave() -> None:
+        journal.write("event", name="Ended", relay=orders["name"])
+        os._exit(0)
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGUSR1, block)
+    loop.add_signal_handler(signal.SIGTERM, leave)  # until the relay itself answers to it
     journal.write("event", name="Running", relay=orders["name"])
     while True:
         try:
@@ -109,6 +117,7 @@ async def main(orders: dict[str, Any]) -> None:
             # A relay does not begin without its database, and whoever runs it tries again; once begun it bears it.
             if witness.heard:
                 raise
+            loop.add_signal_handler(signal.SIGTERM, leave)
             journal.write("event", name="NotStarted", relay=orders["name"], error=str(error))
             await asyncio.sleep(RETRY_SECONDS)
     journal.write("event", name="Ended", relay=orders["name"])

@@ -112,7 +112,7 @@ ROWS = (
         ),
         _relay(
             "test_database_away.py::test_a_claim_whose_answer_was_lost_is_undone_and_charges_nothing",
-            "test_database_away.py::test_a_completion_whose_answer_was_lost_is_not_repeated_to_the_broker",
+            "test_database_away.py::test_a_completion_whose_answer_was_lost_is_neither_repeated_nor_called_lost",
         ),
     ),
     Row(
@@ -217,7 +217,7 @@ ROWS = (
         (),
         _relay(
             "test_cancellation.py::test_cut_off_at_every_await",
-            "test_lifecycle.py::test_cancelling_stops_in_order",
+            "test_stopping.py::test_cancelling_stops_in_order",
         ),
     ),
     Row(
@@ -241,8 +241,8 @@ ROWS = (
         "another event loop, a forked child",
         (),
         _relay(
-            "test_lifecycle.py::test_another_loop_and_a_forked_child_get_a_clear_error",
-            "test_lifecycle.py::test_the_end_of_asyncio_run_ends_a_relay_that_nobody_stopped",
+            "test_processes.py::test_another_loop_and_a_forked_child_get_a_clear_error",
+            "test_processes.py::test_the_end_of_asyncio_run_ends_a_relay_that_nobody_stopped",
         ),
     ),
 )

@@ -49,11 +49,13 @@ async def run(plan: Plan, kinds: Sequence[str], tell: Callable[[str], None]) -> 
     result = Result(plan, time.monotonic())
 
     def tell_deed(deed: Deed) -> None:
+        if deed.recovered is None:
+            after = "NOTHING WORKED AFTER THAT"
+            result.problems.append(f"nothing was published any more after {deed.kind}")
+        else:
+            after = f"working again {deed.recovered - deed.healed:.1f} s later"
         mark = "" if deed.hit else "NOT FELT "
-        tell(
-            f"  {deed.began - result.began:6.1f} s  {deed.kind:<22} {mark}{deed.told};"
-            f" working again {deed.recovered - deed.healed:.1f} s later"
-        )
+        tell(f"  {deed.began - result.began:6.1f} s  {deed.kind:<22} {mark}{deed.told}; {after}")
 
     tell(f"run: {plan.name}")
     async with opened(plan) as world:
@@ -67,7 +69,9 @@ async def run(plan: Plan, kinds: Sequence[str], tell: Callable[[str], None]) -> 
         ]
         await _quiet_end(world, result)
         evidence = await _gather(world, result)
-    result.verdict = classify(evidence, lock_ttl=plan.settings["lock_ttl"])
+        result.verdict = classify(evidence, lock_ttl=plan.settings["lock_ttl"])
+        if not result.good:
+            tell(f"what its processes told is kept in {world.keep_journals()}")
     result.committed_at = [line["at"] for line in evidence.history if line["kind"] == "ok"]
     result.arrived_at = [at for at, _ in evidence.arrived]
     result.ended = time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -111,6 +112,15 @@ class World:
                 await asyncio.sleep(0.2)
         return 0
 
+    def keep_journals(self) -> Path:
+        """Copy what every process told to a folder that outlives the run, and name it."""
+        plan = self.plan
+        mode = "ordered" if plan.ordered else "side-by-side"
+        folder = base_folder() / f"faults-{plan.seed}-{plan.broker}-{mode}"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(self.events.path.parent, folder)
+        return folder
+
     def unplanned_ends(self) -> list[str]:
         """Processes that ended by themselves, with their exit codes."""
         places: list[Place] = [*self.relays, *self.writers, self.consumer]
@@ -185,7 +195,7 @@ async def _build(plan: Plan, services: Services, stack: AsyncExitStack) -> World
     }
     consumer_orders = {"broker": plan.broker, "address": broker.address, "journal": str(arrivals)}
     environment = Clock(None, folder / "clock").environment
-    log = base_folder() / f"faults-{plan.seed}-{plan.broker}.log"
+    log = folder / "processes.log"
     run = services.run
 
     def where(base: str) -> dict[str, Any]:

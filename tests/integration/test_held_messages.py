@@ -118,7 +118,14 @@ async def test_a_waiting_head_that_is_gone_holds_nobody(yard: Yard) -> None:
     async def dispatch(message: DispatchedMessage) -> None:
         delivered.append(message.meta.event_id)
 
-    async with Relay(yard.dsn, table=TABLE, dispatcher=dispatch, **QUICK):
+    turned_away: list[str] = []
+
+    def heard(event: Event) -> None:
+        if isinstance(event, Released):
+            turned_away.append(event.reason)
+
+    async with Relay(yard.dsn, table=TABLE, dispatcher=dispatch, observers=[heard], **QUICK):
+        await until(lambda: bool(turned_away))
         await yard.connection.execute("DELETE FROM shop.orders_outbox WHERE event_id = $1", head)
         await until(lambda: delivered == behind, timeout=8)
 

@@ -24,28 +24,27 @@ async def freeze_broker(world: World) -> str:
 
 
 async def kill_broker(world: World) -> str:
-    """SIGKILL, and a start with the same data."""
-
-    def crash() -> None:
-        world.broker.kill()
-        world.broker.start()
-
-    return await _back_again(world, crash)
+    """SIGKILL, and a start with the same data once relays have missed it."""
+    return await _down_and_up(world, world.broker.kill)
 
 
 async def restart_broker(world: World) -> str:
-    """An orderly end, and a start with the same data."""
-    return await _back_again(world, world.broker.restart)
+    """An orderly end, and a start with the same data once relays have missed it."""
+    return await _down_and_up(world, world.broker.stop)
 
 
-async def _back_again(world: World, restart: Callable[[], None]) -> str:
+async def _down_and_up(world: World, end: Callable[[], None]) -> str:
     began = time.monotonic()
-    before = {process.pid for process in world.broker.processes}
-    await asyncio.to_thread(restart)
-    if before & {process.pid for process in world.broker.processes}:
-        raise NotHit("the broker was not started again")
-    felt = await world.events.until(began, "BreakerOpened", "Failed", within=FEEL_SECONDS)
-    return f"back after {time.monotonic() - began:.1f} s; relays said {felt[0]['name']}"
+    await asyncio.to_thread(end)
+    if world.broker.processes:
+        raise NotHit("the broker is still there")
+    try:
+        felt = await world.events.until(began, "BreakerOpened", "Failed", within=FEEL_SECONDS)
+    finally:
+        await asyncio.to_thread(world.broker.start)
+    return (
+        f"{felt[0]['name']} after {felt[0]['at'] - began:.1f} s, back after {time.monotonic() - began:.1f} s"
+    )
 
 
 FAULTS = (freeze_broker, kill_broker, restart_broker)

@@ -140,7 +140,6 @@ def _all_reset(proxies: list[FaultProxy]) -> str:
     return f"reset {count} connections"
 
 
-FAULTS = (
-    cut_database, lose_database_answers, lose_commit_answers, reset_database, cut_broker, lose_broker_answers,
-    reset_broker, refuse_broker, slow_broker, narrow_broker,
-)  # fmt: skip
+DATABASE_FAULTS = (cut_database, lose_database_answers, lose_commit_answers, reset_database)
+BROKER_FAULTS = (cut_broker, lose_broker_answers, reset_broker, refuse_broker, slow_broker, narrow_broker)
+FAULTS = (*DATABASE_FAULTS, *BROKER_FAULTS)

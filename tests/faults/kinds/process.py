@@ -27,8 +27,10 @@ async def kill_relay(world: World) -> str:
     code = await relay.kill()
     if code != -signal.SIGKILL:
         raise NotHit(f"the relay ended with {code} before it was killed")
-    seconds = await _taken_over(world, relay, began)
-    relay.start()
+    try:
+        seconds = await _taken_over(world, relay, began)
+    finally:
+        relay.start()
     return f"killed {relay.base}{seconds}"
 
 
