@@ -105,6 +105,13 @@ def faults(session: nox.Session) -> None:
 
 
 @nox.session
+def bench(session: nox.Session) -> None:
+    """Measure everything against its yardsticks; `-- --quick`: five minutes, `-- --smoke`: one, without judgement."""
+    install_locked(session, "test", "bench")
+    session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session
 def services(session: nox.Session) -> None:
     """Provision the servers the tests need, and print what is there and where it came from."""
     install_locked(session, "test")

@@ -61,9 +61,10 @@ def measure(place: Place, mode: Mode, names: Sequence[str]) -> tuple[list[Sectio
 
 def verdict(saved: dict[str, Any]) -> str:
     """One paragraph: what was met, missed, and failed to run."""
-    judged = [each for section in figures.sections_of(saved) for each in section.figures if each.bar]
+    every = [each for section in figures.sections_of(saved) for each in section.figures if each.bar]
+    judged = [each for each in every if each.valid]
     met = sum(each.verdict == "met" for each in judged)
-    lines = [f"{met} of {len(judged)} bars met." if judged else "Nothing was judged."]
+    lines = [f"{met} of {len(judged)} bars met; {len(every) - len(judged)} not judged."]
     lines += [
         f"Missed: {each.name} is {each.value:.3g}, the bar is {each.bar} ({each.text})."
         for each in judged

@@ -16,8 +16,10 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import aio_pika
@@ -59,7 +61,7 @@ class Size:
 
 SIZES = {
     Mode.SMOKE: Size(600, 1, 0.2, 1),
-    Mode.QUICK: Size(8_000, 2, 2.0, 1),
+    Mode.QUICK: Size(6_000, 2, 2.0, 1),
     Mode.FULL: Size(60_000, 5, 15.0, 5),
 }
 
@@ -245,15 +247,20 @@ def brokers(kinds: list[str]) -> Iterator[dict[str, str]]:
     """The addresses of running brokers, with the destination made."""
     services = Services()
     try:
-        addresses: dict[str, str] = {}
-        for kind in kinds:
-            server = services.shared(SERVERS[kind])
-            if isinstance(server, KafkaServer):
-                server.create_topic(TOPIC)
-            addresses[kind] = server.address
+        _ = services.run  # made before the threads ask for it
+        with ThreadPoolExecutor() as pool:  # their starts are mostly waiting
+            addresses = dict(zip(kinds, pool.map(partial(_started, services), kinds), strict=True))
         yield addresses
     finally:
         services.close()
+
+
+def _started(services: Services, kind: str) -> str:
+    server = services.shared(SERVERS[kind])
+    if isinstance(server, KafkaServer):
+        server.create_topic(TOPIC)
+    address: str = server.address
+    return address
 
 
 def run(place: Place, mode: Mode) -> Section:

@@ -10,7 +10,6 @@ cleaner. The DSN's database gets a schema ``outbox_benchmark``, dropped at the e
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import time
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from typing import Any
 
 import asyncpg
 
-from benchmarks import common
+from benchmarks import common, processes
 from benchmarks.children import TABLE
 from benchmarks.common import Mode, Place
 from benchmarks.figures import Figure, Section, figure, percentile
@@ -109,13 +108,9 @@ async def _acknowledge(message: DispatchedMessage) -> None:
 
 
 async def clean(dsn: str) -> dict[str, Any]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "benchmarks.cleaner_process", dsn, stdout=asyncio.subprocess.PIPE
+    result: dict[str, Any] = await processes.child(
+        "benchmarks.cleaner_process", {"dsn": dsn, "timeout": 3600.0}
     )
-    output, _ = await asyncio.wait_for(process.communicate(), 3600)
-    if process.returncode != 0:
-        raise RuntimeError(f"the cleaner process failed with {process.returncode}")
-    result: dict[str, Any] = json.loads(output)
     return result
 
 

@@ -42,4 +42,4 @@ async def main(dsn: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(json.loads(sys.argv[1])["dsn"]))

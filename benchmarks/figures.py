@@ -22,12 +22,16 @@ class Figure:
     unit: str = "times"
     at_least: float | None = None
     at_most: float | None = None
+    valid: bool = True
+    """False where the run cannot tell: too small, or the machine too busy for the one who holds the clock."""
 
     @property
     def verdict(self) -> str:
         """Empty where there is no bar."""
         if self.at_least is None and self.at_most is None:
             return ""
+        if not self.valid:
+            return "not judged"
         met = (self.at_least is None or self.value >= self.at_least) and (
             self.at_most is None or self.value <= self.at_most
         )
@@ -51,8 +55,8 @@ class Section:
     """What else belongs in the JSON: rates of single rounds and the like."""
 
     def unjudged(self) -> Section:
-        """Without bars: for a run too small to mean anything."""
-        return replace(self, figures=[replace(each, at_least=None, at_most=None) for each in self.figures])
+        """Of a run too small to mean anything."""
+        return replace(self, figures=[replace(each, valid=False) for each in self.figures])
 
 
 def figure(name: str, text: str, values: Sequence[float], **more: Any) -> Figure:
@@ -96,7 +100,7 @@ def content(sections: Iterable[Section], **details: Any) -> dict[str, Any]:
     return {
         **details,
         "ratios": {each.name: each.value for each in figures if each.unit == "times" or each.bar},
-        "missed": [each.name for each in figures if each.verdict not in ("", "met")],
+        "missed": [each.name for each in figures if each.verdict == "**missed**"],
         "sections": [asdict(section) for section in sections],
     }
 

@@ -38,16 +38,16 @@ TEXTS = {
     "enqueue": (
         "Writing",
         (
-            "A message in a transaction of the application's, against the same row by a hand-written `INSERT` and against"
-            " pgbench."
+            "A message in a transaction of the application's, against the same row by a hand-written `INSERT` and"
+            " against pgbench."
         ),
     ),
     "drain": (
         "Emptying a backlog",
         (
-            "The relay with its defaults, leadership, logging and a metrics observer, to a dispatcher that does nothing;"
-            " against one pgbench client that runs the relay's own claim and completion, and against the loop that a first"
-            " attempt at an outbox is."
+            "The relay with its defaults, leadership, logging and a metrics observer, to a dispatcher that does"
+            " nothing; against one pgbench client that runs the relay's own claim and completion, and against the loop"
+            " that a first attempt at an outbox is."
         ),
     ),
     "long drain": ("A long backlog", "Memory, pace and storage over a long drain."),
@@ -113,8 +113,8 @@ def _run(saved: dict[str, Any]) -> str:
     if busy:
         lines += [
             (
-                "The machine was busy with other work: more processes wanted a core than it has. Spreads are wide, and bars"
-                " that are missed here may be met on a quiet one, or the other way round."
+                "The machine was busy with other work: more processes wanted a core than it has. Spreads are wide,"
+                " and bars that are missed here may be met on a quiet one, or the other way round."
             ),
             "",
         ]
@@ -122,18 +122,19 @@ def _run(saved: dict[str, Any]) -> str:
 
 
 def _bars(sections: list[Section]) -> str:
-    judged = [each for section in sections for each in section.figures if each.bar]
+    every = [each for section in sections for each in section.figures if each.bar]
+    judged = [each for each in every if each.valid]
     met = sum(each.verdict == "met" for each in judged)
     lines = [
         "## The bars",
         "",
-        f"What the project holds itself to: {met} of {len(judged)} met in this run.",
+        f"What the project holds itself to. In this run {met} of {len(judged)} were met.",
         "",
     ]
     lines += ["| name in the JSON | what | bar | measured | |", "|---|---|---|---|---|"]
     lines += [
         f"| `{each.name}` | {each.text} | {each.bar} | {figures.shown(each.value)} {each.unit} | {each.verdict} |"
-        for each in judged
+        for each in every
     ]
     return "\n".join([*lines, ""])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -11,6 +12,7 @@ from pathlib import Path
 from benchmarks.figures import Figure, Section
 
 WIDTH, ROW, LABELS, RIGHT = 860, 26, 400, 110
+FAR = 6.0
 BAR, SPREAD, RULE = "#4078c0", "#88888a", "#c04040"
 
 
@@ -49,8 +51,12 @@ def draw(folder: Path, sections: Sequence[Section]) -> list[Path]:
 
 
 def svg(plot: Plot) -> str:
-    """A bar for each figure, a thin line from the lowest to the highest, and a mark where its bar is."""
-    largest = max(max(each.highest, _bar(each) or 0.0) for each in plot.figures) or 1.0
+    """A bar for each figure, a thin line from the lowest to the highest, and a mark where its bar is.
+
+    What is far beyond the others is cut off, with its number beside it: the others would be lines.
+    """
+    ends = [max(each.highest, _bar(each) or 0.0) for each in plot.figures]
+    largest = min(max(ends), FAR * statistics.median(ends)) or 1.0
     scale = (WIDTH - LABELS - RIGHT) / largest
     height = ROW * (len(plot.figures) + 1) + 10
     lines = [
@@ -62,21 +68,25 @@ def svg(plot: Plot) -> str:
     ]
     for number, each in enumerate(plot.figures, start=1):
         y = ROW * number + 6
+        value, lowest, highest = (
+            min(max(of, 0.0), largest) for of in (each.value, each.lowest, each.highest)
+        )
         lines += [
             f'<text x="{LABELS - 8}" y="{y + 12}" text-anchor="end">{escape(_short(each.text))}</text>',
-            f'<rect x="{LABELS}" y="{y}" width="{each.value * scale:.1f}" height="16" fill="{BAR}"/>',
+            f'<rect x="{LABELS}" y="{y}" width="{value * scale:.1f}" height="16" fill="{BAR}"/>',
             (
-                f'<path d="M{LABELS + max(each.lowest, 0) * scale:.1f} {y + 8}H{LABELS + each.highest * scale:.1f}"'
+                f'<path d="M{LABELS + lowest * scale:.1f} {y + 8}H{LABELS + highest * scale:.1f}"'
                 f' stroke="{SPREAD}" stroke-width="2"/>'
             ),
         ]
         bar = _bar(each)
-        if bar is not None:
+        if bar is not None and bar <= largest:
             x = LABELS + bar * scale
             lines.append(f'<path d="M{x:.1f} {y - 3}v22" stroke="{RULE}" stroke-width="2"/>')
-        end = LABELS + max(each.highest, bar or 0.0) * scale + 6
+        end = LABELS + max(highest, min(bar or 0.0, largest)) * scale + 6
+        cut = "… " if each.value > largest else ""
         unit = "" if each.unit == "times" else f" {each.unit}"
-        lines.append(f'<text x="{end:.1f}" y="{y + 12}">{each.value:,.4g}{unit}</text>')
+        lines.append(f'<text x="{end:.1f}" y="{y + 12}">{cut}{each.value:,.4g}{unit}</text>')
     return "\n".join([*lines, "</svg>", ""])
 
 

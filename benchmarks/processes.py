@@ -6,6 +6,8 @@ import asyncio
 import json
 import resource
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,41 +15,54 @@ from benchmarks import machine
 from benchmarks.common import Place
 
 
+@asynccontextmanager
+async def started(
+    module: str, order: dict[str, Any], **more: Any
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process of ours, killed at the end of the block if it still runs: nothing stays when a run is broken off."""
+    python = more.pop("python", sys.executable)
+    process = await asyncio.create_subprocess_exec(
+        python, "-m", module, json.dumps(order), stdout=asyncio.subprocess.PIPE, **more
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
 async def child(module: str, order: dict[str, Any], *, python: str = sys.executable) -> Any:
     """Run a process of ours to its end and return what it printed last, one line of JSON.
 
-    Raises RuntimeError when it fails or is not done 60 s after the order's own ``timeout``, 600 s without one.
+    Raises RuntimeError when it fails, TimeoutError when it is not done 60 s after the order's own ``timeout``, 600 s
+    without one.
     """
-    process = await asyncio.create_subprocess_exec(
-        python, "-m", module, json.dumps(order), stdout=asyncio.subprocess.PIPE
-    )
-    try:
+    async with started(module, order, python=python) as process:
         output, _ = await asyncio.wait_for(process.communicate(), order.get("timeout", 600.0) + 60)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        raise RuntimeError(f"{module} was not done in time") from None
-    if process.returncode != 0:
-        raise RuntimeError(f"{module} failed with {process.returncode}")
-    return json.loads(output.splitlines()[-1])
+    return _result(module, process, output)
 
 
 async def relay(dsn: str, rows: int, **order: Any) -> tuple[dict[str, Any], list[float]]:
     """A relay process until it has published so many rows: what it measured, and its memory in MB by time."""
-    text = json.dumps({"dsn": dsn, "rows": rows, **order})
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "benchmarks.relay_process", text, stdout=asyncio.subprocess.PIPE
-    )
-    watched, samples = Path(f"/proc/{process.pid}/statm"), list[float]()
-    reading = asyncio.ensure_future(process.communicate())
-    while not reading.done():
-        samples.append(_resident(watched))
-        await asyncio.wait({reading}, timeout=0.05)
-    output, _ = await reading
-    if process.returncode != 0:
-        raise RuntimeError(f"the relay process failed with {process.returncode}")
-    result: dict[str, Any] = json.loads(output)
+    module = "benchmarks.relay_process"
+    async with started(module, {"dsn": dsn, "rows": rows, **order}) as process:
+        watched, samples = Path(f"/proc/{process.pid}/statm"), list[float]()
+        reading = asyncio.ensure_future(process.communicate())
+        while not reading.done():
+            samples.append(_resident(watched))
+            await asyncio.wait({reading}, timeout=0.05)
+        output, _ = await reading
+    result: dict[str, Any] = _result(module, process, output)
     return result, samples
+
+
+def _result(module: str, process: asyncio.subprocess.Process, output: bytes) -> Any:
+    if process.returncode != 0:
+        raise RuntimeError(
+            f"the process {module} failed with {process.returncode}; what it said stands above"
+        )
+    return json.loads(output.splitlines()[-1])
 
 
 async def drained(place: Place, rows: int, **settings: Any) -> dict[str, Any]:

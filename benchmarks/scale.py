@@ -3,8 +3,9 @@
     python -m benchmarks.scale [--dsn DSN] [--quick | --smoke] [--json FILE]
 
 Relays run in processes of their own and wait when the backlog is committed, in one transaction; the clock runs from
-that commit to the last row's ``published_at``. Several relays share a table in worker mode, ``single_active=False``.
-The dispatcher does nothing. The DSN's database gets a schema ``outbox_benchmark``, dropped at the end.
+that commit to the last row's ``published_at``. Relays share a table in worker mode, ``single_active=False``; many
+tables are led by one. The dispatcher does nothing. The DSN's database gets a schema ``outbox_benchmark``, dropped at
+the end.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import json
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import asyncpg
 
-from benchmarks import common
+from benchmarks import common, processes
 from benchmarks.children import TABLE, event_loop
 from benchmarks.common import Mode, Place
 from benchmarks.figures import Figure, Section, figure, ratio
@@ -57,6 +58,8 @@ class Arm:
 
     relays: int
     tables: int
+    leads: bool
+    """The one relay leads its tables; False: relays share the table as workers."""
     rates: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
     """Processor time a row in µs, of all relays together."""
@@ -71,31 +74,20 @@ def names(count: int) -> tuple[TableName, ...]:
 @asynccontextmanager
 async def relays(place: Place, arm: Arm) -> AsyncIterator[list[asyncio.subprocess.Process]]:
     """Running relays; whoever is still running at the end of the block is killed."""
-    settings: dict[str, Any] = {"poll_interval": POLL_INTERVAL, "single_active": arm.relays == 1}
+    settings: dict[str, Any] = {"poll_interval": POLL_INTERVAL, "single_active": arm.leads}
     order = {"dsn": place.dsn, "tables": [str(name) for name in names(arm.tables)], "settings": settings}
-    started: list[asyncio.subprocess.Process] = []
-    try:
-        for _ in range(arm.relays):
-            started.append(
-                await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    "-m",
-                    "benchmarks.scale_process",
-                    json.dumps(order),
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                )
+    async with AsyncExitStack() as stack:
+        started = [
+            await stack.enter_async_context(
+                processes.started("benchmarks.scale_process", order, stdin=asyncio.subprocess.PIPE)
             )
+            for _ in range(arm.relays)
+        ]
         for process in started:
             assert process.stdout is not None
             if await asyncio.wait_for(process.stdout.readline(), 60) != b"ready\n":
                 raise RuntimeError("a relay did not start")
         yield started
-    finally:
-        for process in started:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
 
 
 async def published(connection: asyncpg.Connection, tables: tuple[TableName, ...]) -> datetime:
@@ -120,6 +112,7 @@ async def one_round(place: Place, connection: asyncpg.Connection, rows: int, arm
         began: datetime = await connection.fetchval("SELECT clock_timestamp()")
         held: int = await connection.fetchval(common.sql("connections.sql"))
         ended = await published(connection, tables)
+        held = max(held, await connection.fetchval(common.sql("connections.sql")))
         results = [json.loads((await asyncio.wait_for(p.communicate(b""), 60))[0]) for p in running]
     total = rows // arm.tables * arm.tables
     if sum(each["published"] for each in results) != total:
@@ -132,8 +125,8 @@ async def one_round(place: Place, connection: asyncpg.Connection, rows: int, arm
 
 
 async def measure(place: Place, size: Size) -> Section:
-    by_relays = [Arm(count, 1) for count in size.relays]
-    by_tables = [Arm(1, count) for count in size.tables if count > 1]
+    by_relays = [Arm(count, 1, leads=False) for count in size.relays]
+    by_tables = [Arm(1, count, leads=True) for count in size.tables]
     arms = by_relays + by_tables
     connection = await asyncpg.connect(place.dsn)
     try:
@@ -148,31 +141,28 @@ async def measure(place: Place, size: Size) -> Section:
         await connection.close()
     notes = (
         f"{size.rows:,} rows of 300 bytes in all, rounds: {size.repeats}, on {event_loop()[1]}.",
-        "One relay leads its table; several share it as workers. More relays than idle cores gain nothing.",
+        "Workers share one table; a leader has its tables to itself. More relays than idle cores gain nothing.",
     )
     return Section("scale", _figures(by_relays, by_tables), notes)
 
 
 def _figures(by_relays: list[Arm], by_tables: list[Arm]) -> list[Figure]:
-    one = by_relays[0]
     figures: list[Figure] = []
-    for arm in (*by_relays, *by_tables):
-        what = f"relays_{arm.relays}" if arm.tables == 1 else f"tables_{arm.tables}"
-        text = _counted(arm.relays, "relay") + ", " + _counted(arm.tables, "table")
-        if arm is not one:
-            name = f"{what}_vs_1"
-            figures.append(ratio(name, f"{text} / one relay, one table", arm.rates, one.rates))
-        bar = CONNECTIONS_BAR if arm.relays == 1 else None
-        figures += [
-            figure(f"{what}_rate", text, arm.rates, unit="rows/s"),
-            figure(f"{what}_cpu_us_per_row", f"{text}, processor time a row", arm.cpu, unit="µs"),
-            figure(f"{what}_connections", f"{text}, connections", arm.connections, unit="", at_most=bar),
-        ]
+    for arms, what, noun, bar in (
+        (by_relays, "relays", "workers on one table", None),
+        (by_tables, "tables", "tables of one leader", CONNECTIONS_BAR),
+    ):
+        for arm in arms:
+            count = getattr(arm, what)
+            name, text = f"{what}_{count}", f"{noun}: {count}"
+            if arm is not arms[0]:
+                figures.append(ratio(f"{name}_vs_1", f"{text} / 1", arm.rates, arms[0].rates))
+            figures += [
+                figure(f"{name}_rate", text, arm.rates, unit="rows/s"),
+                figure(f"{name}_cpu_us_per_row", f"{text}, processor time a row", arm.cpu, unit="µs"),
+                figure(f"{name}_connections", f"{text}, connections", arm.connections, unit="", at_most=bar),
+            ]
     return figures
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" + "s" * (count > 1)
 
 
 def run(place: Place, mode: Mode) -> Section:

@@ -31,7 +31,7 @@ class RelaySettings:
     batch_bytes: int = 8 * 1024 * 1024
     """Payload bytes of a claim, as they are in memory; a larger single row still comes, alone."""
     concurrency: int = 64
-    """Dispatches at one time, for dispatchers that take one message at a time."""
+    """Dispatches at one time, over all tables and destinations, for dispatchers that take one message at a time."""
     poll_interval: float = 1.0
     lock_ttl: float = 60.0
     max_attempts: int = 25

@@ -104,7 +104,15 @@ def run_tests(tests: Sequence[str]) -> list[Ran]:
     """Run tests in a pytest of their own; one that is not there is in no answer."""
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder) / "results.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "--no-header", f"--numprocesses={WORKERS}"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "--no-header",
+            "--durations=8",
+            f"--numprocesses={WORKERS}",
+        ]
         command += ["--dist=loadscope", "-o", "junit_family=xunit1", f"--junitxml={record}"]
         subprocess.run([*command, *filter(exists, tests)], cwd=ROOT, timeout=TESTS_SECONDS, check=False)
         return read_results(record.read_text()) if record.exists() else []

@@ -20,7 +20,7 @@ from typing import Any
 from outbox_core.dispatcher import Outcome
 from outbox_core.errors import StorageUnavailable
 from outbox_core.meta import DispatchedMessage
-from outbox_core.observer import Claimed, Dispatched, Event, LeaseLost, Measured, Published
+from outbox_core.observer import Claimed, Dispatched, Event, LeaseLost, Measured, Published, Stopped
 from outbox_core.relay import Relay
 from outbox_core.relay.settings import RelaySettings
 from outbox_core.store import Store
@@ -44,7 +44,8 @@ class Witness:
         """Whether the relay has begun its work."""
 
     def __call__(self, event: Event) -> None:
-        self.heard = True
+        # That it has stopped is told even when it could not begin.
+        self.heard = self.heard or not isinstance(event, Stopped)
         kind = type(event).__name__
         details = {field: getattr(event, field) for field in _DETAILS if hasattr(event, field)}
         match event:

@@ -209,14 +209,24 @@ ROWS = (
             "tests/integration/test_enqueue_statements.py::test_a_serialisation_failure_can_be_retried",
         ),
     ),
-    Row(27, "transaction pooler", (), (f"{RELAY}/test_pooler.py",)),
+    Row(
+        27,
+        "transaction pooler",
+        (),
+        _relay(
+            "test_pooler.py::test_a_relay_behind_a_pooler_says_so_and_delivers",
+            "test_pooler.py::test_two_relays_behind_a_pooler_do_not_both_lead",
+            "test_pooler.py::test_the_pooler_and_the_server_behind_it_fail",
+        ),
+    ),
     Row(28, "server turned read-only", ("read_only_postgres",)),
     Row(
         29,
         "cancelled at every await",
         (),
         _relay(
-            "test_cancellation.py::test_cut_off_at_every_await",
+            "test_cancellation.py::test_cut_off_at_every_await[work_and_stop-cancel_the_caller]",
+            "test_cancellation.py::test_cut_off_at_every_await[start_and_stop-cancel_everything]",
             "test_stopping.py::test_cancelling_stops_in_order",
         ),
     ),

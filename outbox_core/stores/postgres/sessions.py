@@ -98,11 +98,14 @@ class Sessions:
         """End idle sessions politely, all others at once."""
         self._closed = True
         idle, self._idle = self._idle, []
-        with anyio.CancelScope(shield=True):
-            async with anyio.create_task_group() as tasks:
-                for connection in idle:
-                    tasks.start_soon(close, connection)
-        self.abort()
+        try:
+            with anyio.CancelScope(shield=True):
+                async with anyio.create_task_group() as tasks:
+                    for connection in idle:
+                        tasks.start_soon(close, connection)
+        finally:
+            # No scope shields from whoever cancels the tasks themselves, as the end of an event loop does.
+            self.abort()
 
     def abort(self) -> None:
         """Cut every session, dedicated ones too; calls in progress end with an error."""

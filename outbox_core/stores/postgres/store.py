@@ -73,8 +73,11 @@ class PostgresStore:
         await self._fetch(table, "heartbeat", "lead", nothing.term)
 
     async def close(self) -> None:
-        await self._control.close()
-        await self._sessions.close()
+        try:
+            await self._control.close()
+            await self._sessions.close()
+        finally:
+            self.abort()
 
     def abort(self) -> None:
         self._control.abort()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 
 import pytest
 
 from tests.integration.relay.trial import QUICK, Trial, until
 from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import Database
+from tests.services.proxy import FaultProxy
 
 pytestmark = pytest.mark.asyncio
 
@@ -56,6 +58,33 @@ async def test_a_stand_by_behind_a_pooler_takes_over(
                 await trial.until_published(5)
                 assert await trial.term() == term + 1
     assert set(trial.journal.delivered()) >= {1, 2, 3, 4}
+
+
+async def test_a_leader_cut_off_in_the_middle_of_a_claim_does_not_keep_its_row_locks(
+    trial: Trial, database: Database, pgbouncer: PgBouncer
+) -> None:
+    """Its transaction is open, the pooler sees a client that is alive, and nobody else may end the pooler's session:
+    the server itself must, or the stand-by waits for the leader's row as long as the network is gone."""
+    dsn = pgbouncer.dsn(database.name)
+    async with (
+        FaultProxy.to_postgres(dsn) as proxy,
+        trial.gate(closed=True) as gate,
+        trial.child(dsn=proxy.dsn(dsn)) as leader,
+    ):
+        await leader.until_leading()
+        await trial.enqueue(3)
+        backend = await gate.until_waiting()
+        proxy.hold()
+        await gate.open()
+        cut_off = time.monotonic()
+        await trial.until_session(f"pid = {backend} AND state = 'idle in transaction'")
+        async with trial.running(dsn):
+            await trial.until_published(3, QUICK["takeover"] + 2 * QUICK["database_timeout"] + SLACK)
+        assert time.monotonic() - cut_off < QUICK["takeover"] + 2 * QUICK["database_timeout"] + SLACK
+        assert proxy.responses.held > 0
+        assert not leader.seen("dispatch")
+    assert sorted(trial.journal.delivered()) == [1, 2, 3]
+    assert all(row["attempts"] == 1 for row in (await trial.rows()).values())
 
 
 async def test_two_relays_behind_a_pooler_do_not_both_lead(
