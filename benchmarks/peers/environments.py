@@ -28,6 +28,7 @@ class Peer:
     requirements: list[str]
     share: float
     settings: dict[str, Any]
+    tried: list[dict[str, Any]]
     promises: str
     differs: str
 

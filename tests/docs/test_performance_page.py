@@ -71,7 +71,7 @@ def test_a_ratio_is_the_median_of_the_rounds_own_ratios() -> None:
 
 def test_saved_and_read_again_it_is_the_same() -> None:
     section = Section("drain", [figures.figure("a_vs_b", "a / b", [1.0, 2.0], at_least=1.0)], ["a note"])
-    rate = Section("enqueue", [figures.figure("a_rate", "a", [5.0], unit="rows/s")])
+    rate = Section("enqueue", [figures.figure("a_rate", "a", [5.0], unit="rows/s")], [])
     saved = json.loads(json.dumps(figures.content([section, rate], mode="quick")))
     assert figures.sections_of(saved) == [section, rate]
     assert (saved["ratios"], saved["missed"], saved["mode"]) == ({"a_vs_b": 1.5}, [], "quick")

@@ -47,7 +47,7 @@ ROWS = (
     Row(3, "relay killed after the broker's ack, before its record", (), (_crash("publish.before 1 ok"),)),
     Row(
         4,
-        "relay killed within a batch, a record, a release; cleaner and replay killed",
+        "relay killed within a batch, a record, a release; replay killed, cleaning cut",
         ("kill_relay_at_a_point",),
         (
             _crash("dispatch.acknowledged 4 ok"),
