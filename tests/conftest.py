@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -66,6 +67,22 @@ def pytest_runtestloop(session: pytest.Session) -> None:
                 services.locate(_SHARED[fixture])
             elif fixture in _PRIVATE:
                 services.locate(_PRIVATE[fixture], private=True)
+
+
+@pytest.fixture(autouse=True)
+def logging_kept() -> Iterator[None]:
+    """A command that runs inside a test sets the logging of the whole process, which is that of the other tests too."""
+    loggers = [
+        logging.getLogger(name) for name in ("", "outbox_core", "outbox_amqp", "outbox_kafka", "outbox_nats")
+    ]
+    levels = [logger.level for logger in loggers]
+    handlers = list(loggers[0].handlers)
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
+    for handler in list(loggers[0].handlers):
+        if handler not in handlers and type(handler.formatter).__module__ == "outbox_core.cli.logs":
+            loggers[0].removeHandler(handler)
 
 
 @contextmanager

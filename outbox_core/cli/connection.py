@@ -11,6 +11,7 @@ import anyio
 import asyncpg
 
 from outbox_core.errors import ConfigError, StorageUnavailable
+from outbox_core.stores.postgres.connecting import address, obstacle
 from outbox_core.stores.postgres.sessions import BROKEN, close, summary
 from outbox_core.stores.postgres.translation import translated
 from outbox_core.stores.postgres.upkeep import PostgresUpkeep
@@ -43,7 +44,9 @@ async def connect(url: str, *, timeout: float = TIMEOUT) -> AsyncGenerator[Conne
             server_settings={"application_name": "outbox:cli"},
         )
     except BROKEN as error:
-        raise StorageUnavailable(f"cannot connect to the database: {summary(error)}") from error
+        raise StorageUnavailable(
+            f"cannot connect to the database at {address(url, {})}: {obstacle(error)}"
+        ) from error
     except ValueError as error:
         raise ConfigError(f"the database URL cannot be read: {type(error).__name__}") from None
     try:

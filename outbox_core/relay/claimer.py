@@ -15,6 +15,7 @@ from outbox_core.observer import Claimed, Reconnecting, Released, SessionEnded
 from outbox_core.relay import clock
 from outbox_core.relay.keys import by_key
 from outbox_core.relay.position import Position
+from outbox_core.relay.wakeups import after_sweep
 from outbox_core.store import BEGINNING, Claim, KeyId, Place, Row, Span, Store
 
 if TYPE_CHECKING:
@@ -30,12 +31,8 @@ if TYPE_CHECKING:
 GROWTH: Final = 10
 """How many times ``batch_size`` a claim may ask for while a backlog lasts."""
 _LOOK_SECONDS: Final = 0.25
-_SWEEP_SECONDS: Final = 1.0
 _CAUTION_ATTEMPTS: Final = 3
 """From this attempt on, a row whose lease was lost before is dispatched alone."""
-_SWEEP_COST: Final = 20
-"""A sweep is followed by at least so many times its own duration without one; a review of held keys too."""
-_REVIEW_SECONDS: Final = 1.0
 _REVIEWED_KEYS: Final = 500
 _LAST_SEQUENCE: Final = 2**63 - 1
 
@@ -162,8 +159,7 @@ class Claimer:
         full = len(rows) >= claim.limit or size * 4 >= claim.max_bytes
         self._position.read(rows[-1].place if full else None)
         if sweeping:
-            ended = clock.now()
-            self._next_sweep = ended + max(_SWEEP_SECONDS, _SWEEP_COST * (ended - now))
+            self._next_sweep = after_sweep(now)
         self._limit = (
             min(self._limit * 2, self._settings.batch_size * GROWTH) if full else self._settings.batch_size
         )
@@ -228,6 +224,7 @@ class Claimer:
         others = [row for row in rows if row is not suspect]
         leases = [(row.id, row.token) for row in others]
         await self._store.release(self._table, leases, restamp=not self._settings.single_active)
+        self.returned(others)
         self._observe(Released(self._table, len(others), "a message that may crash its relay goes alone"))
         return [suspect]
 
@@ -289,8 +286,7 @@ class Claimer:
                 dead_too=self._settings.on_dead == "block",
             )
             self._keys.reviewed(keys, found, clock.now())
-        ended = clock.now()
-        self._next_review = ended + max(_REVIEW_SECONDS, _SWEEP_COST * (ended - now))
+        self._next_review = after_sweep(now)
 
     async def _undo_unknown(self) -> None:
         while self._unknown:

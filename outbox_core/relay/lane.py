@@ -223,6 +223,7 @@ class Lane:
         for row in rows:
             if row.key_id is not None:
                 self._keys.resolved(row, now)
+        self.wakeups.expect(self._keys.next_wake())
         self.hand.drop(rows)
 
     def _released(self, rows: Sequence[Row]) -> None:

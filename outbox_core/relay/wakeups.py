@@ -11,6 +11,17 @@ from outbox_core.relay import clock
 _EAGER_SECONDS: Final = 0.06
 """Hints of a writing process come at most every 50 ms; what it commits in between is found by looking."""
 _EAGER_PAUSE_SECONDS: Final = 0.002
+_SWEEP_SECONDS: Final = 1.0
+_SWEEP_COST: Final = 20
+"""A sweep is followed by at least so many times its own duration without one."""
+_MAX_SWEEP_SECONDS: Final = 15.0
+"""What seemed long may have been this process standing still; and rows are waiting that only a sweep finds."""
+
+
+def after_sweep(began: float) -> float:
+    """When to look at everything again, after a look that has just ended."""
+    ended = clock.now()
+    return ended + min(max(_SWEEP_SECONDS, _SWEEP_COST * (ended - began)), _MAX_SWEEP_SECONDS)
 
 
 class Wakeups:
@@ -20,6 +31,7 @@ class Wakeups:
         self._poll_interval = poll_interval
         self._event = anyio.Event()
         self._eager_until = 0.0
+        self._waits_until = 0.0
         self.hinted_at = 0.0
         """When the last hint came."""
 
@@ -37,6 +49,11 @@ class Wakeups:
         """End the wait in progress, or the next one, at once."""
         self._event.set()
 
+    def expect(self, at: float) -> None:
+        """There may be work at that time: a wait that would last longer ends now, to begin anew."""
+        if at < self._waits_until:
+            self._event.set()
+
     @property
     def idle(self) -> bool:
         """Whether there has been neither work nor a hint lately."""
@@ -45,7 +62,10 @@ class Wakeups:
     async def wait(self, at_most: float) -> None:
         """Wait for a hint, the next look or ``at_most`` seconds, whichever comes first."""
         pause = self._poll_interval if self.idle else _EAGER_PAUSE_SECONDS
-        with anyio.move_on_after(min(pause, max(at_most, 0.0))):
+        seconds = min(pause, max(at_most, 0.0))
+        self._waits_until = clock.now() + seconds
+        with anyio.move_on_after(seconds):
             await self._event.wait()
+        self._waits_until = 0.0
         if self._event.is_set():
             self._event = anyio.Event()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _DEAD_STATES = "ZX"
+_STOP_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,15 @@ class Process:
         """True while this very process runs; a zombie counts as dead."""
         entry = _entry(self.pid)
         return entry is not None and entry.process == self and entry.state not in _DEAD_STATES
+
+    @property
+    def runs(self) -> bool:
+        """True while one of its threads is neither stopped nor dead: a signal takes a moment to reach them all."""
+        try:
+            threads = [entry.read_text() for entry in (_PROC / str(self.pid) / "task").glob("*/stat")]
+        except (FileNotFoundError, ProcessLookupError):
+            return self.alive
+        return self.alive and any(_parse(thread).state not in f"{_DEAD_STATES}Tt" for thread in threads)
 
     def send(self, number: signal.Signals) -> None:
         """Signal this process if it still exists; a process that is gone is not an error."""
@@ -65,6 +75,9 @@ class Process:
             for member in newcomers:
                 member.send(signal.SIGSTOP)
             frozen += newcomers
+        deadline = time.monotonic() + _STOP_SECONDS
+        while any(member.runs for member in frozen) and time.monotonic() < deadline:
+            time.sleep(0.001)
         return frozen
 
     def thaw(self) -> None:

@@ -63,12 +63,14 @@ class Broker:
             self.busy_keys.add(key)
         try:
             await self._receive(process, message, json.loads(message.payload)["kind"])
-        except (PermanentError, RetryAfter, ValueError):
-            self.own_failures[meta.table, meta.event_id] += 1
-            raise
         finally:
             if key is not None:
                 self.busy_keys.discard(key)
+
+    def told(self, message: DispatchedMessage, outcome: Outcome) -> None:
+        """The relay has heard what became of a message, in time to believe it."""
+        if isinstance(outcome, PermanentError | RetryAfter | ValueError):
+            self.own_failures[message.meta.table, message.meta.event_id] += 1
 
     async def _receive(self, process: str, message: DispatchedMessage, kind: str) -> None:
         counts, random = self.record.counts, self.random
@@ -131,12 +133,20 @@ class Broker:
 class Single:
     """Takes one message at a time."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, timeout: float) -> None:
         self.broker = broker
         self.name = broker.name
+        self._timeout = timeout
 
     async def dispatch(self, message: DispatchedMessage, /) -> None:
-        await self.broker.receive(message)
+        time = asyncio.get_running_loop().time
+        deadline = time() + self._timeout
+        try:
+            await self.broker.receive(message)
+        except Exception as error:
+            if time() < deadline:
+                self.broker.told(message, error)
+            raise
 
 
 class SingleProbing(Single):
@@ -152,8 +162,13 @@ class Window(Single):
     ) -> Sequence[Outcome]:
         tasks = [asyncio.ensure_future(self.broker.receive(message)) for message in messages]
         try:
-            await asyncio.wait(tasks, timeout=deadline - asyncio.get_running_loop().time())
-            return [_outcome(task) for task in tasks]
+            time = asyncio.get_running_loop().time
+            await asyncio.wait(tasks, timeout=deadline - time())
+            outcomes = [_outcome(task) for task in tasks]
+            if time() <= deadline + 0.001:
+                for message, outcome in zip(messages, outcomes, strict=True):
+                    self.broker.told(message, outcome)
+            return outcomes
         finally:
             for task in tasks:
                 task.cancel()
@@ -178,14 +193,14 @@ class Router:
         return self._first if topic.startswith("a.") else self._second
 
 
-def dispatcher_for(broker: Broker, *, batches: bool, probes: bool) -> Dispatcher:
+def dispatcher_for(broker: Broker, *, batches: bool, probes: bool, timeout: float) -> Dispatcher:
     kinds = {
         (False, False): Single,
         (False, True): SingleProbing,
         (True, False): Window,
         (True, True): WindowProbing,
     }
-    return kinds[batches, probes](broker)
+    return kinds[batches, probes](broker, timeout)
 
 
 def _outcome(task: asyncio.Future[None]) -> Outcome:

@@ -19,8 +19,8 @@ from outbox_core.table import TableName
 from tests.simulation.record import Record
 
 T = TypeVar("T")
-MAX_CLAIMS_PER_SECOND = 300
-"""Of one relay. Looking out for more work after some was done comes to less; a loop that gets nowhere to more."""
+MAX_CLAIMS_PER_SECOND = 400
+"""Of one table. Looking out for more work after some was done comes to less; a loop that gets nowhere to more."""
 KINDS = ("error before", "error after", "hang", "hang after", "slow")
 
 
@@ -46,7 +46,7 @@ class FaultyStore:
         self.stop_asked_at = inf
         self.tokens: set[UUID] = set()
         self._record = record
-        self._claims: Counter[int] = Counter()
+        self._claims: Counter[tuple[TableName, int]] = Counter()
         self._random = random
         self._timeout = timeout
         self._shields = shields
@@ -111,7 +111,7 @@ class FaultyStore:
         self, name: str, table: TableName, claim: Claim, lease: Callable[[], Awaitable[list[Row]]]
     ) -> list[Row]:
         self._record.counts[name] += 1
-        second = int(self._record.now())
+        second = (table, int(self._record.now()))
         self._claims[second] += 1
         if self._claims[second] == MAX_CLAIMS_PER_SECOND:
             self._record.violated("calm", f"{MAX_CLAIMS_PER_SECOND} claims in one second")

@@ -135,7 +135,11 @@ class World:
             rate=0.0 if self._quiet else plan.store_faults,
             shields=plan.shields,
         )  # fmt: skip
-        leaves = [dispatcher_for(broker, batches=plan.batches, probes=plan.probes) for broker in self.brokers]
+        timeout = plan.settings["dispatch_timeout"]
+        leaves = [
+            dispatcher_for(broker, batches=plan.batches, probes=plan.probes, timeout=timeout)
+            for broker in self.brokers
+        ]
         process = Process(name, plan, self.tables, store, Router(*leaves), self.record, random, self._loop)
         self._processes[name] = process
         return process

@@ -57,7 +57,10 @@ def test_a_server_that_is_away(command: str) -> None:
     result = invoke(*COMMANDS[command], database=NOWHERE)
     error, hint = one_line(result)
     assert result.code == 4
-    assert error == ("error: cannot connect to the database: ConnectionRefusedError [STORAGE.UNAVAILABLE]")
+    assert error == (
+        "error: cannot connect to the database at 127.0.0.1:1/nothing: nothing listens there; check host and port,"
+        " and that PostgreSQL is running and listens on that address [ConnectionRefusedError] [STORAGE.UNAVAILABLE]"
+    )
     assert hint == (
         "hint: is the server up, and can it be reached from here?"
         " The database is postgresql://ada:***@127.0.0.1:1/nothing"

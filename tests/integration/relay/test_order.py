@@ -183,3 +183,18 @@ async def test_a_message_that_commits_late_is_delivered_at_once(trial: Trial, bu
             assert time.monotonic() - committed < 1.0
     finally:
         other.terminate()
+
+
+async def test_a_key_that_waited_goes_on_when_its_message_is_through_and_not_at_the_next_look(
+    trial: Trial,
+) -> None:
+    """Also with a destination so slow that nobody expects more work when it answers."""
+    broker = Broker(trial.journal)
+    broker.refuses.add("first")
+    await trial.enqueue(1, "slow", key="k", payload="first")
+    await trial.enqueue(5, "slow", key="k")
+    slow = {"poll_interval": 30.0, "dispatch_timeout": 2.0, "lock_ttl": 6.0}
+    async with trial.running(broker=broker, **slow):
+        await until(lambda: bool(trial.journal.events("Failed")), 5.0, "the failure")
+        broker.refuses.clear()
+        await trial.until_published(6, 15.0)
