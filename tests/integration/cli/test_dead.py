@@ -12,8 +12,6 @@ from tests.integration.cli.command import Result, invoke, outbox, terminal
 from tests.integration.cli.sql import TABLE, add, execute, fetch, states
 from tests.services.postgres import Database
 
-pytestmark = pytest.mark.store
-
 BECAUSE = ("--yes", "--reason", "mended", "--actor", "ada")
 CHANGES = (
     ("replay", "--all"),
