@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Final, Generic, TypeAlias, TypeVar, cast
 
@@ -53,6 +54,13 @@ class Destinations(Generic[D]):
                 (TopicPattern.parse(pattern), self._configured(f"the destination of {pattern!r}", value))
                 for pattern, value in mapping.items()
             ]
+            if not mapping and default is None:
+                raise ConfigError(
+                    "destinations is empty and there is no default_destination, so no message could be sent;"
+                    " leave it out to send each topic to the destination of its own name"
+                )
+        elif inspect.iscoroutinefunction(given):
+            raise ConfigError("destinations must be a plain function of the topic, got an asynchronous one")
         elif callable(given):
             self._function = given
             self._asks_every_time = True

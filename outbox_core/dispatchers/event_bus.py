@@ -74,6 +74,7 @@ class EventBus:
         self, pattern: str | TopicPattern, *, timeout: float | None = None
     ) -> Callable[[AnyHandler], AnyHandler]:
         """`subscribe` as a decorator, which returns the function as it is."""
+        TopicPattern.parse(pattern)
 
         def decorate(handler: AnyHandler) -> AnyHandler:
             self.subscribe(pattern, handler, timeout=timeout)
