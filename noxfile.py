@@ -85,7 +85,7 @@ def tests(session: nox.Session) -> None:
 def unit(session: nox.Session) -> None:
     """The fast tests: no server, seconds, on every supported Python."""
     install_locked(session, "test")
-    session.run("pytest", "tests/unit", *session.posargs)
+    session.run("pytest", *SIDE_BY_SIDE, "tests/unit", *session.posargs)
 
 
 @nox.session

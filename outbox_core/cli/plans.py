@@ -7,17 +7,23 @@ from typing import IO, Any
 
 import click
 
-from outbox_core.dead_letters import Plan
+from outbox_core.dead_letters import Action, Plan
 from outbox_core.errors import ConfigError
 
 
-def read_plan(file: IO[str]) -> Plan:
-    """The plan in a document that ``--dry-run --json`` wrote."""
+def read_plan(file: IO[str], action: Action) -> Plan:
+    """The plan in a document that ``--dry-run --json`` wrote, if it was made for this very action."""
     try:
         document: Any = json.load(file)
-        return Plan.from_json(document["plan"])
+        plan, made_for = Plan.from_json(document["plan"]), Action(document["action"])
     except (ValueError, KeyError, TypeError, ConfigError):
         raise click.BadParameter(
             f"{file.name} is not a plan; `outbox dead replay … --dry-run --json` writes one",
             param_hint="--plan",
         ) from None
+    if made_for is not action:
+        raise click.UsageError(
+            f"this plan was made to {made_for.value}, not to {action.value}: make another with"
+            f" `outbox dead {action.value} … --dry-run --json`"
+        )
+    return plan

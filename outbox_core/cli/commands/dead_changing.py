@@ -189,7 +189,7 @@ class _Order:
                 return plan, plan.total
             if self._wanted.bounded or self._wanted.everything or self._published:
                 raise click.UsageError("a saved plan says which messages are meant: leave the filter out")
-            plan = read_plan(self._saved)
+            plan = read_plan(self._saved, self._action)
             if plan.table != self._table:
                 raise click.UsageError(f"this plan was made for {plan.table}, not for {self._table}")
             record = await store.audit(self._table, plan.id)

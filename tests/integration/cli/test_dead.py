@@ -314,3 +314,12 @@ def test_a_table_that_is_not_there(database: Database) -> None:
     for args in (("list",), ("group",), ("show", str(uuid4())), ("history",), ("replay", "--all", *BECAUSE)):
         result = dead(database.dsn, *args)
         assert (result.code, "no such table" in error(result)) == (6, True)
+
+
+@pytest.mark.parametrize(("made_for", "given_to"), [("replay", "discard"), ("discard", "replay")])
+def test_a_plan_is_not_carried_out_as_something_else(shop: str, made_for: str, given_to: str) -> None:
+    add(shop, "dead", 2)
+    planned = dead(shop, made_for, "--all", "--dry-run", "--json").out
+    refused = dead(shop, given_to, "--plan", "-", *BECAUSE, stdin=planned)
+    assert (refused.code, f"made to {made_for}, not to {given_to}" in error(refused)) == (2, True)
+    assert states(shop) == {"dead": 2}
