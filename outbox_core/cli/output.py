@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 from uuid import UUID
 
 from rich.console import Console
@@ -18,6 +18,10 @@ from rich.table import Table
 
 from outbox_core.config.durations import format_duration
 from outbox_core.table import TableName
+
+_IDS: Final = frozenset({"event_id", "id"})
+_ID_WIDTH: Final = 36
+"""What is copied into the next command stays in one piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,11 @@ def drawn_table(columns: Sequence[Column], rows: Sequence[Sequence[object]], *, 
     table = Table(title=escape(title) or None, title_justify="left", header_style="bold")
     for column in columns:
         table.add_column(
-            escape(column.name), justify=column.side, style=column.style or None, overflow="fold"
+            escape(column.name),
+            justify=column.side,
+            style=column.style or None,
+            overflow="fold",
+            min_width=_ID_WIDTH if column.name in _IDS else None,
         )
     for row in rows:
         table.add_row(*(escape(shown(cell)) for cell in row))
