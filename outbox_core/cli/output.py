@@ -20,7 +20,6 @@ from outbox_core.config.durations import format_duration
 from outbox_core.table import TableName
 
 _IDS: Final = frozenset({"event_id", "id"})
-_ID_WIDTH: Final = 36
 """What is copied into the next command stays in one piece."""
 
 
@@ -119,7 +118,7 @@ def drawn_table(columns: Sequence[Column], rows: Sequence[Sequence[object]], *, 
             justify=column.side,
             style=column.style or None,
             overflow="fold",
-            min_width=_ID_WIDTH if column.name in _IDS else None,
+            no_wrap=column.name in _IDS,
         )
     for row in rows:
         table.add_row(*(escape(shown(cell)) for cell in row))
