@@ -202,7 +202,6 @@ AFTER: dict[str, Callable[[Bedside], None]] = {
 }
 
 
-@pytest.mark.store
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("language", ["sh", "sql"])
 @pytest.mark.parametrize("symptom", ["", *SYMPTOMS])
