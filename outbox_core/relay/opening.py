@@ -13,6 +13,8 @@ from outbox_core.errors import DispatchTimeout
 if TYPE_CHECKING:
     from outbox_core.dispatcher import Managed
 
+OPENING_SECONDS: Final = 8.0
+"""What a dispatcher has at least: longer than adapters try to connect, for which a broker that is away is no error."""
 _LEAST_SECONDS: Final = 0.1
 
 

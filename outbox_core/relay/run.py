@@ -21,7 +21,7 @@ from outbox_core.relay.audience import Audience
 from outbox_core.relay.backoff import Backoff
 from outbox_core.relay.lane import Lane, lanes_for
 from outbox_core.relay.leaves import Leaf, Leaves
-from outbox_core.relay.opening import opened
+from outbox_core.relay.opening import OPENING_SECONDS, opened
 from outbox_core.relay.settings import HEARTBEATS
 from outbox_core.relay.state import RelayState
 
@@ -192,7 +192,7 @@ class Run:
         except TimeoutError:
             raise StorageTimeout("the database did not let the relay start in time") from None
         if isinstance(self._dispatcher, Managed):
-            start_seconds = self._settings.dispatch_timeout
+            start_seconds = max(self._settings.dispatch_timeout, OPENING_SECONDS)
             await stack.enter_async_context(opened(self._dispatcher, start_seconds, self._seconds_to_close))
 
     def _seconds_to_close(self) -> float:
