@@ -32,7 +32,7 @@ _STEADY: Final[dict[str, Any]] = {"backoff_jitter": 0.0}
 
 
 class MemoryOutbox(Outbox):
-    """Stands in for an `Outbox` in unit tests, and remembers.
+    """Stands in for an `Outbox` in unit tests, and remembers::
 
         outbox = MemoryOutbox()
         async with outbox.transaction() as tx:

@@ -126,7 +126,9 @@ async def test_every_role_that_reads_may_look_and_sees_rates(yard: Yard, part: s
 
 
 async def written(yard: Yard, upkeep: PostgresUpkeep, least: int) -> bool:
-    await yard.connection.execute("SELECT 1")  # PostgreSQL 14 tells what a session did when it does something more
+    await yard.connection.execute(
+        "SELECT 1"
+    )  # PostgreSQL 14 tells what a session did when it does something more
     return (await upkeep.status(NAME, DEEP)).written >= least
 
 

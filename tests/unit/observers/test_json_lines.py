@@ -14,12 +14,7 @@ from outbox_core import observer as events
 from outbox_core.errors import ConfigError
 from outbox_core.observer import Event
 from outbox_core.observers.json_lines import JsonLinesObserver, name_of
-from tests.docs import markdown
 from tests.unit.observers.samples import EVENT_ID, TABLE, TENANT, TOPIC, every_event, kinds, meta
-
-PAGE = (markdown.REPOSITORY / "docs" / "how-to" / "observability.md").read_text(encoding="utf-8")
-ALWAYS = {"event", "at", "table"}
-OF_A_MESSAGE = {"topic", "event_id", "tenant_id", "sequence", "attempts", "replays"}
 
 
 def written(*observed: Event, **settings: Any) -> list[dict[str, Any]]:
@@ -51,19 +46,6 @@ def test_a_delivery_is_a_line_for_each_message() -> None:
 def test_an_enqueue_has_size_and_digest() -> None:
     (line,) = written(events.Enqueued(TABLE, TOPIC, EVENT_ID, TENANT, 7, 34, b"\x01\x02"))
     assert (line["size"], line["digest"], line["sequence"]) == (34, "0102", 7)
-
-
-def test_every_kind_has_the_fields_that_the_page_lists() -> None:
-    listed = dict(re.findall(r"^\| `(\w+)` \|(.*)\|$", PAGE, re.MULTILINE))
-    lines = {line["event"]: line for line in written(*every_event(), only=list(kinds()))}
-    assert set(lines) == {name_of(kind) for kind in kinds()}
-    for event, line in lines.items():
-        further = set(re.findall(r"`(\w+)`", listed[event]))
-        about_a_message = {"topic"} <= line.keys()
-        expected = ALWAYS | further | (OF_A_MESSAGE if about_a_message else set())
-        if event == "enqueued":
-            expected -= {"attempts", "replays"}
-        assert line.keys() == expected, event
 
 
 def test_a_look_at_the_table_says_what_is_a_lower_bound() -> None:
