@@ -2,94 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
+from tests.integration.services.echo import QUIET, SECONDS, Echo, connected, is_silent, read, read_to_end
 from tests.services.pipe import BUFFER_BYTES
 from tests.services.proxy import FaultProxy
 
 pytestmark = pytest.mark.asyncio
-
-SECONDS = 5.0
-QUIET = 0.05
-"""Long enough for an echo to arrive many times over, were it not stopped."""
-
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-class Echo:
-    """A server that sends back what it hears and remembers it."""
-
-    def __init__(self) -> None:
-        self.heard = b""
-        self.ends = 0
-        self.errors: list[OSError] = []
-        self.changed = asyncio.Event()
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(65_536):
-                self.heard += data
-                writer.write(data)
-                self.changed.set()
-                await writer.drain()
-            self.ends += 1
-            writer.write(b"<end>")
-        except OSError as error:
-            self.errors.append(error)
-        self.changed.set()
-        writer.close()
-
-
-@pytest_asyncio.fixture
-async def echo() -> Echo:
-    return Echo()
-
-
-@pytest_asyncio.fixture(params=["tcp", "unix"])
-async def proxy(request: pytest.FixtureRequest, echo: Echo, tmp_path: Path) -> AsyncIterator[FaultProxy]:
-    """A proxy on TCP whose server listens on TCP or on a unix socket."""
-    if request.param == "tcp":
-        server = await asyncio.start_server(echo.serve, "127.0.0.1", 0)
-        made = FaultProxy.to(*server.sockets[0].getsockname())
-    else:
-        server = await asyncio.start_unix_server(echo.serve, tmp_path / "echo")
-        made = FaultProxy.to_unix(tmp_path / "echo")
-    async with server, made:
-        yield made
-
-
-@asynccontextmanager
-async def connected(proxy: FaultProxy) -> AsyncIterator[Streams]:
-    reader, writer = await asyncio.open_connection(*proxy.address)
-    try:
-        yield reader, writer
-    finally:
-        writer.close()
-        await asyncio.gather(writer.wait_closed(), return_exceptions=True)
-
-
-async def read(reader: asyncio.StreamReader, count: int) -> bytes:
-    async with asyncio.timeout(SECONDS):
-        return await reader.readexactly(count)
-
-
-async def read_to_end(reader: asyncio.StreamReader) -> bytes:
-    async with asyncio.timeout(SECONDS):
-        return await reader.read()
-
-
-async def is_silent(reader: asyncio.StreamReader) -> bool:
-    try:
-        async with asyncio.timeout(QUIET):
-            await reader.read(1)
-    except TimeoutError:
-        return True
-    return False
 
 
 async def test_passes_bytes_both_ways_and_counts_them(proxy: FaultProxy, echo: Echo) -> None:
@@ -341,45 +262,3 @@ async def test_a_cancelled_user_still_closes_the_proxy(echo: Echo) -> None:
 async def test_wait_for_tells_the_counters_when_the_fault_was_not_hit(proxy: FaultProxy) -> None:
     with pytest.raises(TimeoutError, match=r"within 0\.01 s.*accepted=0"):
         await proxy.wait_for(lambda seen: seen.accepted > 0, 0.01)
-
-
-@pytest.mark.parametrize("proxy", ["tcp"], indirect=True)
-@pytest.mark.parametrize(
-    ("dsn", "expected"),
-    [
-        ("postgresql://u:p%40ss@db.example:5432/app", "postgresql://u:p%40ss@127.0.0.1:{port}/app"),
-        ("postgresql://a:1,b:2/app?sslmode=disable", "postgresql://127.0.0.1:{port}/app?sslmode=disable"),
-        ("postgresql://u:@/app?host=/run/pg&port=5433", "postgresql://u:@127.0.0.1:{port}/app"),
-    ],
-)
-async def test_dsn_leads_through_the_proxy(proxy: FaultProxy, dsn: str, expected: str) -> None:
-    assert proxy.dsn(dsn) == expected.format(port=proxy.port)
-
-
-async def test_dsn_of_a_proxy_on_a_unix_socket_names_its_folder(tmp_path: Path) -> None:
-    async with FaultProxy.to("127.0.0.1", 1, listen=tmp_path / ".s.PGSQL.6543") as proxy:
-        assert proxy.dsn("postgresql://u@h:1/app?a=b") == f"postgresql://u@/app?a=b&host={tmp_path}&port=6543"
-    async with FaultProxy.to("127.0.0.1", 1, listen=tmp_path / "other") as proxy:
-        with pytest.raises(ValueError, match=r"not .*other"):
-            proxy.dsn("postgresql://u@h:1/app")
-
-
-@pytest.mark.parametrize("proxy", ["tcp"], indirect=True)
-async def test_dsn_refuses_what_is_no_url_without_telling_it(proxy: FaultProxy) -> None:
-    with pytest.raises(ValueError, match="postgresql://") as caught:
-        proxy.dsn("host=db password=secret")
-    assert "secret" not in str(caught.value)
-
-
-async def test_to_postgres_finds_the_server_by_host_or_by_socket_folder(echo: Echo, tmp_path: Path) -> None:
-    tcp = await asyncio.start_server(echo.serve, "127.0.0.1", 0)
-    unix = await asyncio.start_unix_server(echo.serve, tmp_path / ".s.PGSQL.6000")
-    port = tcp.sockets[0].getsockname()[1]
-    async with tcp, unix:
-        for dsn in (
-            f"postgresql://u:p@127.0.0.1:{port}/app",
-            f"postgresql://u:p@/app?host={tmp_path}&port=6000",
-        ):
-            async with FaultProxy.to_postgres(dsn) as proxy, connected(proxy) as (reader, writer):
-                writer.write(b"found")
-                assert await read(reader, 5) == b"found"
