@@ -13,13 +13,14 @@ from tests.conftest import skipped_or_failed_when_missing
 from tests.faults.servers import ClockedPostgres
 from tests.services.account import unprivileged
 from tests.services.session import Services
+from tests.services.sources import Missing
 
 
 @pytest.fixture
 def clocked_postgres(services: Services) -> Iterator[ClockedPostgres]:
     with skipped_or_failed_when_missing(), services.private(ClockedPostgres) as server:
         if not server.clock.movable:
-            pytest.skip("moving a program's clock needs a C compiler: apt-get install gcc")
+            raise Missing("clock that can be moved", "it needs a C compiler, run `apt-get install gcc`")
         yield server
 
 

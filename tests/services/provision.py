@@ -96,6 +96,21 @@ def debian_package(package: str) -> None:
         _run([*sudo, apt, *wait, "install", "-y", "--no-install-recommends", package], Path("/"))
 
 
+def unpacked_package(package: str) -> Path:
+    """The content of a Debian package in the cache: nothing is installed or started, and no root is needed."""
+    apt, dpkg = shutil.which("apt-get"), shutil.which("dpkg-deb")
+    if apt is None or dpkg is None:
+        raise Unavailable("apt-get and dpkg-deb are not there")
+
+    def fill(folder: Path) -> None:
+        with tempfile.TemporaryDirectory() as download:
+            _run([apt, "-o", "APT::Sandbox::User=root", "download", package], Path(download))
+            for archive in Path(download).glob("*.deb"):
+                _run([dpkg, "-x", str(archive), str(folder)], Path(download))
+
+    return cached(f"debian-{package}", fill)
+
+
 def _run(command: Sequence[str], folder: Path) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     try:

@@ -9,10 +9,11 @@ from typing import TypeVar
 
 import pytest
 
-from tests.conftest import skipped_or_failed_when_missing
+from tests.conftest import skip_or_fail, skipped_or_failed_when_missing
 from tests.integration.adapters.certificates import Certificates
 from tests.services.server import Server
 from tests.services.session import Services
+from tests.services.sources import Missing
 
 S = TypeVar("S", bound=Server)
 
@@ -33,5 +34,5 @@ def configured(services: Services) -> Iterator[Callable[[type[S], str], S]]:
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """A certificate authority of this run, and a server certificate for 127.0.0.1 and localhost."""
     if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed; run `apt-get install openssl`")
+        skip_or_fail(Missing("openssl", "run `apt-get install openssl`"))
     return Certificates.create(tmp_path_factory.mktemp("certificates"))
