@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
@@ -44,6 +45,9 @@ _SERVICES = pytest.StashKey[Services]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SERVICES] = Services()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A run in the background of a shell is deaf to Ctrl-C, and so would be every process that a test starts.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)

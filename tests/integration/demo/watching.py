@@ -87,7 +87,6 @@ def watched(folder: Path, *args: str, program: Sequence[str | Path] = (OUTBOX,))
         stderr=subprocess.PIPE,
         text=True,
         env=environment(None, {"TMPDIR": str(folder), "PYTHONWARNINGS": "error"}),
-        preexec_fn=_hear_interrupts,
     )
     try:
         yield Watched(process, folder)
@@ -98,8 +97,3 @@ def watched(folder: Path, *args: str, program: Sequence[str | Path] = (OUTBOX,))
 
 def python(source: str) -> Sequence[str]:
     return (sys.executable, "-c", source)
-
-
-def _hear_interrupts() -> None:
-    """A test run in the background of a shell is deaf to SIGINT, and so would be every process it starts."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
