@@ -1,7 +1,7 @@
 """Break everything once and count what became of every message.
 
     python -m tests.faults [--seed N] [--broker kafka|nats|amqp] [--seconds S] [--kinds A,B] [--long HOURS]
-                           [--no-matrix] [--json FILE] [--plot FILE]
+                           [--soak SECONDS] [--no-matrix] [--json FILE] [--plot FILE]
 
 Prints what happens as it happens and ends with one line of JSON. The exit code is 0 only when nothing was lost, made
 up, reordered or written too late, every planned fault was felt, and every row of the fault matrix has its proof.
@@ -27,10 +27,17 @@ SIDE_BY_SIDE_KINDS = (
     "lose_database_answers", "lose_broker_answers", "kill_postgres", "kill_broker", "terminate_sessions",
 )  # fmt: skip
 """What is broken while relays work side by side in the short form: whatever decides between two owners of a row."""
+SOAK_SECONDS = 300.0
+SOAK_RATE = 60.0
+SOAK_RETENTION = 30.0
+"""So short that a table reaches its size while it is watched."""
 
 
 def plans(arguments: argparse.Namespace, seed: int) -> Iterator[tuple[Plan, list[str]]]:
-    """The runs, one after another; endless in the long form."""
+    """The runs, one after another; endless in the long form. One without kinds is a soak: nothing is broken."""
+    if arguments.soak is not None:
+        yield _soak(arguments, seed, arguments.soak), []
+        return
     chosen: list[str] = arguments.kinds.split(",") if arguments.kinds else list(KINDS)
     long = arguments.long is not None
     while True:
@@ -43,12 +50,20 @@ def plans(arguments: argparse.Namespace, seed: int) -> Iterator[tuple[Plan, list
             yield _plan(arguments, seed, second, ordered=False), few
         if not long:
             return
+        yield _soak(arguments, seed, SOAK_SECONDS), []
         seed += 1
 
 
 def _plan(arguments: argparse.Namespace, seed: int, broker: Broker, *, ordered: bool) -> Plan:
     seconds = arguments.seconds if arguments.seconds is not None else (300.0 if arguments.long else 0.0)
     return Plan(seed=seed, broker=broker, seconds=seconds, ordered=ordered, relays=2 if ordered else 3)
+
+
+def _soak(arguments: argparse.Namespace, seed: int, seconds: float) -> Plan:
+    broker = arguments.broker or BROKERS[seed % len(BROKERS)]
+    return Plan(
+        seed=seed, broker=broker, seconds=seconds, ordered=True, rate=SOAK_RATE, retention=SOAK_RETENTION
+    )
 
 
 async def main(arguments: argparse.Namespace) -> int:
@@ -63,7 +78,7 @@ async def main(arguments: argparse.Namespace) -> int:
     hit = {kind for result in results for kind in result.by_kind}
     missing = {kind: reason for result in results for kind, reason in result.missing.items()}
     proofs = list[matrix.Proof]()
-    if not arguments.no_matrix:
+    if not arguments.no_matrix and arguments.soak is None:
         proofs = matrix.prove(hit, missing, seed, every_broker=arguments.long is not None, tell=_tell)
     if arguments.plot:
         arguments.plot.write_text(report.plot(results))
@@ -95,6 +110,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--long", type=float, nargs="?", const=4.0, metavar="HOURS", help="run after run, 4 h"
     )
+    parser.add_argument("--soak", type=float, metavar="SECONDS", help="break nothing and see what grows")
     parser.add_argument("--no-matrix", action="store_true", help="leave out the tests of single rows")
     parser.add_argument("--json", type=Path, help="also write the last line to a file")
     parser.add_argument("--plot", type=Path, help="write the timeline as SVG")

@@ -18,6 +18,11 @@ TOGETHER = 0.5
 BROKER_SIDE = frozenset(fault.__name__ for fault in (*broker.FAULTS, *network.BROKER_FAULTS))
 """Kinds that leave the database and the processes alone, and so can be had beside one that breaks these."""
 PAUSE_SECONDS = (0.2, 1.0)
+OFTEN = {
+    "kill_relay": 8, "kill_relay_at_a_point": 6, "kill_writer": 8, "kill_postgres": 3, "kill_broker": 3,
+    "restart_postgres": 2, "restart_broker": 2,
+}  # fmt: skip
+"""How much likelier than others a kind is, once every kind has had its turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,9 @@ async def rage(
 
 def _by_chance(world: World, kinds: Sequence[str]) -> tuple[str, ...]:
     """One fault, or two at once: one on the brokers' side and one of processes or the database."""
-    first, others = world.random.choice(kinds), [kind for kind in kinds if kind not in BROKER_SIDE]
+    weights = [OFTEN.get(kind, 1) for kind in kinds]
+    first = world.random.choices(kinds, weights)[0]
+    others = [kind for kind in kinds if kind not in BROKER_SIDE]
     if first in BROKER_SIDE and others and world.random.random() < TOGETHER:
         return first, world.random.choice(others)
     return (first,)

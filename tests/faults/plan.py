@@ -45,10 +45,16 @@ class Plan:
     keys: int = 12
     rate: float = 15.0
     """Transactions a second of each writer."""
+    retention: float = 7 * 86400.0
+    """Seconds until what is published is deleted."""
 
     @property
     def settings(self) -> dict[str, Any]:
         return {**RELAY, "single_active": self.ordered}
+
+    @property
+    def cleaner(self) -> dict[str, Any]:
+        return {"retention": self.retention, "interval": max(1.0, min(60.0, self.retention / 10))}
 
     @property
     def name(self) -> str:

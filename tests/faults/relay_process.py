@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from outbox_core.cleaner import CleanerSettings
 from outbox_core.dispatcher import Outcome
 from outbox_core.errors import StorageUnavailable
 from outbox_core.meta import DispatchedMessage
@@ -31,6 +32,7 @@ from tests.integration.relay.faults import Faults, FaultyStore
 from tests.integration.relay.journal import Journal
 
 RETRY_SECONDS = 0.5
+VITALS_SECONDS = 2.0
 _DETAILS = ("term", "reason", "error", "retry_in", "abandoned", "write", "charged", "destination")
 
 
@@ -75,6 +77,19 @@ def dispatcher(orders: dict[str, Any], faults: Faults) -> Any:
     return adapter
 
 
+async def tell_vitals(journal: Journal, name: str) -> None:
+    """What a leak would show in, every few seconds."""
+    while True:
+        journal.write("vitals", relay=name, tasks=len(asyncio.all_tasks()), **_of_process())
+        await asyncio.sleep(VITALS_SECONDS)
+
+
+def _of_process() -> dict[str, float]:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    files = list(Path("/proc/self/fd").iterdir())
+    return {"memory_mb": pages * os.sysconf("SC_PAGE_SIZE") / 1e6, "files": len(files)}
+
+
 async def main(orders: dict[str, Any]) -> None:
     journal = Journal(Path(orders["journal"]))
     faults = Faults(journal, orders["point"], orders["nth"])
@@ -99,6 +114,7 @@ async def main(orders: dict[str, Any]) -> None:
         table=TABLE,
         dispatcher=dispatcher(orders, faults),
         observers=[witness],
+        cleaner=CleanerSettings(**orders["cleaner"]),
         **orders["settings"],
     )
 
@@ -110,6 +126,7 @@ async def main(orders: dict[str, Any]) -> None:
     loop.add_signal_handler(signal.SIGUSR1, block)
     loop.add_signal_handler(signal.SIGTERM, leave)  # until the relay itself answers to it
     journal.write("event", name="Running", relay=orders["name"])
+    vitals = asyncio.create_task(tell_vitals(journal, orders["name"]))
     while True:
         try:
             await relay.run(grace=orders["grace"])
@@ -121,6 +138,7 @@ async def main(orders: dict[str, Any]) -> None:
             loop.add_signal_handler(signal.SIGTERM, leave)
             journal.write("event", name="NotStarted", relay=orders["name"], error=str(error))
             await asyncio.sleep(RETRY_SECONDS)
+    vitals.cancel()
     journal.write("event", name="Ended", relay=orders["name"])
 
 

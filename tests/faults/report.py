@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
+from tests.faults import soak
 from tests.faults.matrix import Proof
 from tests.faults.trial import Result
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _LEFT, _WIDTH, _HEIGHT, _LANE = 190, 900, 120, 12
 _SHOWN = 5
+_POINT = re.compile(r" died at (\S+) ")
+_STOP = re.compile(r" stopped in ([0-9.]+) s")
+KILLS = ("kill_relay", "kill_relay_at_a_point", "kill_writer", "kill_postgres", "kill_broker")
+"""Kinds that end processes with ``kill -9``; each counts as one, however many processes it ends."""
 
 
 def table(result: Result) -> str:
@@ -34,6 +40,8 @@ def table(result: Result) -> str:
     }
     lines = [f"{result.plan.name}: {'good' if result.good else 'NOT GOOD'}"]
     lines += [f"  {name:<24} {value}" for name, value in figures.items()]
+    if result.trends:
+        lines.append(soak.table(result.trends))
     lines += [f"  {kind} cannot be had here: {reason}" for kind, reason in result.missing.items()]
     lines += [f"  PROBLEM {problem}" for problem in result.problems]
     for name in ("lost", "phantom", "reordered", "stale_writes_accepted", "dead_unplanned", "broken_commits"):
@@ -77,6 +85,16 @@ def summary(results: Sequence[Result], proofs: Sequence[Proof], seed: int, secon
             "faults": by_kind.total(),
             "faults_by_kind": dict(sorted(by_kind.items())),
             "seed": seed,
+            "kills": sum(by_kind[kind] for kind in KILLS),
+            "postgres_restarts": by_kind["restart_postgres"] + by_kind["kill_postgres"],
+            "broker_restarts": by_kind["restart_broker"] + by_kind["kill_broker"],
+            "crash_points": sorted(_told(results, _POINT)),
+            "slowest_stop_seconds": max(map(float, _told(results, _STOP)), default=None),
+            "per_hour": {
+                f"{result.plan.broker} {name}": round(trend.per_hour, 2)
+                for result in results
+                for name, trend in result.trends.items()
+            },
             "unknown": sum(len(verdict.unknown) for verdict in verdicts),
             "late_writes_refused": sum(result.late_writes_refused for result in results),
             "brokers": sorted({result.plan.broker for result in results}),
@@ -87,6 +105,12 @@ def summary(results: Sequence[Result], proofs: Sequence[Proof], seed: int, secon
             "good": good,
         }
     )
+
+
+def _told(results: Sequence[Result], what: re.Pattern[str]) -> set[str]:
+    """What a pattern finds in the words of faults that were felt."""
+    deeds = [deed for result in results for deed in result.deeds if deed.hit]
+    return {found[1] for deed in deeds if (found := what.search(deed.told))}
 
 
 def plot(results: Sequence[Result]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.faults import brokers
+from tests.faults import brokers, soak
 from tests.faults.classify import Committed, Evidence, Step, Verdict, classify
 from tests.faults.nemesis import Deed, rage
 from tests.faults.plan import TABLE, Plan
@@ -35,6 +35,8 @@ class Result:
     late_writes_refused: int = 0
     committed_at: list[float] = field(default_factory=list[float])
     arrived_at: list[float] = field(default_factory=list[float])
+    trends: dict[str, soak.Trend] = field(default_factory=dict[str, soak.Trend])
+    """Of a run in which nothing was broken."""
 
     @property
     def by_kind(self) -> Counter[str]:
@@ -46,7 +48,7 @@ class Result:
 
 
 async def run(plan: Plan, kinds: Sequence[str], tell: Callable[[str], None]) -> Result:
-    """Write, break and deliver; then heal, let everything come to rest, and count."""
+    """Write, break and deliver; then heal, let everything come to rest, and count. Without kinds: measure instead."""
     result = Result(plan, time.monotonic())
 
     def tell_deed(deed: Deed) -> None:
@@ -62,7 +64,12 @@ async def run(plan: Plan, kinds: Sequence[str], tell: Callable[[str], None]) -> 
     async with opened(plan) as world:
         await world.until_working()
         result.began = time.monotonic()
-        result.deeds, result.missing = await rage(world, kinds, plan.seconds, tell_deed)
+        if kinds:
+            result.deeds, result.missing = await rage(world, kinds, plan.seconds, tell_deed)
+        else:
+            result.trends = soak.trends(await soak.watch(world))
+            grown = [name for name, trend in result.trends.items() if not trend.good]
+            result.problems += [f"{name} grew while nothing was broken" for name in grown]
         result.problems += [
             f"{kind} was never felt"
             for kind in kinds

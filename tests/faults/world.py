@@ -182,6 +182,7 @@ async def _build(plan: Plan, services: Services, stack: AsyncExitStack) -> World
         "address": _through(broker.address, broker_proxy.port),
         "journal": str(events),
         "settings": plan.settings,
+        "cleaner": plan.cleaner,
         "grace": GRACE,
         "point": "",
         "nth": 1,
