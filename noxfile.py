@@ -20,6 +20,8 @@ UV = "uv>=0.9,<1"
 SIDE_BY_SIDE = ["--numprocesses=3", "--dist=worksteal"]
 """Most of a test of servers is waiting, so there are more at work than a small machine has cores; each worker has
 servers of its own."""
+RECORDS = Path(".nox")
+"""Where `tests` leaves what became of each test, for `faults` to read."""
 ELSEWHERE = ["tests/examples", "tests/packaging"]
 """Tests that sessions of their own run."""
 
@@ -73,12 +75,20 @@ def tests(session: nox.Session) -> None:
     """Every test, on real servers, but those with a session of their own; arguments after `--` go to pytest."""
     install_locked(session, "test")
     chosen = session.posargs or [f"--ignore={path}" for path in ELSEWHERE]
+    for old in RECORDS.glob("tests-*.xml"):
+        old.unlink()
+
+    def run(*arguments: str, record: str) -> None:
+        session.run(
+            "pytest", *arguments, "-o", "junit_family=xunit1", f"--junitxml={RECORDS / record}", *chosen
+        )
+
     try:
-        session.run("pytest", *SIDE_BY_SIDE, "--durations=25", *chosen)
+        run(*SIDE_BY_SIDE, "--durations=25", record="tests-1.xml")
     except nox.command.CommandFailed:
         # Deadlines are promised for a machine that is not overrun: what failed beside others has one more try, alone.
         session.log("what failed is run once more, by itself")
-        session.run("pytest", "--last-failed", "--last-failed-no-failures=none", *chosen)
+        run("--last-failed", "--last-failed-no-failures=none", record="tests-2.xml")
 
 
 @nox.session(python=PYTHONS)
@@ -105,7 +115,10 @@ def postgres(session: nox.Session) -> None:
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """Break everything once and count every message, a few minutes; `-- --long 4` goes on for hours."""
+    """Break everything once and count every message, a few minutes; `-- --long 4` goes on for hours.
+
+    Where `tests` has just run, `-- --records .nox/tests-*.xml` takes the proofs of single rows from there.
+    """
     install_locked(session, "test")
     session.run("python", "-m", "tests.faults", *session.posargs)
 

@@ -25,6 +25,7 @@ from benchmarks.figures import Section
 
 MODULES = {
     "enqueue": "benchmarks.enqueue",
+    "hot_path": "benchmarks.hot_path",
     "drain": "benchmarks.drain",
     "long_drain": "benchmarks.long_drain",
     "peers": "benchmarks.peers.beside",

@@ -42,6 +42,10 @@ TEXTS = {
             " against pgbench."
         ),
     ),
+    "hot path": (
+        "The relay's own Python",
+        "What a message costs apart from the database and its driver: rows from memory, to a dispatcher that does nothing.",
+    ),
     "drain": (
         "Emptying a backlog",
         (

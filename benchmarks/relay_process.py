@@ -82,13 +82,13 @@ class Stopwatch:
         }
 
 
-async def _nothing(_: DispatchedMessage) -> None:
+async def nothing(_: DispatchedMessage) -> None:
     return None
 
 
 async def deliver(dsn: str, rows: int, settings: dict[str, Any], timeout: float) -> dict[str, Any]:
     watch = Stopwatch(rows)
-    relay = Relay(dsn, table=TABLE, dispatcher=_nothing, observers=(Metrics(), watch), **settings)
+    relay = Relay(dsn, table=TABLE, dispatcher=nothing, observers=(Metrics(), watch), **settings)
     async with asyncio.timeout(timeout), relay:
         await watch.done.wait()
     return watch.result()

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 GROWTH: Final = 10
 """How many times ``batch_size`` a claim may ask for while a backlog lasts."""
+_AHEAD: Final = 2
+"""Claims' worth of rows that may be in hand when the next claim is sent: one is being dispatched, the other recorded."""
 _LOOK_SECONDS: Final = 0.25
 _CAUTION_ATTEMPTS: Final = 3
 """From this attempt on, a row whose lease was lost before is dispatched alone."""
@@ -144,10 +146,10 @@ class Claimer:
     def _has_room(self) -> bool:
         """Whether more may be claimed. What waits for a destination that does not answer keeps nobody else's place."""
         self._passed_over = ()
-        if self._hand.has_room(0 if self._cautious else self._limit):
+        if self._hand.has_room(0 if self._cautious else _AHEAD * self._limit):
             return True
         self._passed_over = stuck = [] if self._cautious else self._leaves.stuck(clock.now())
-        return bool(stuck) and self._hand.has_room(self._limit + self._waiting_for(stuck))
+        return bool(stuck) and self._hand.has_room(_AHEAD * self._limit + self._waiting_for(stuck))
 
     async def _read(self) -> bool:
         now = clock.now()

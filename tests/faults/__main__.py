@@ -1,7 +1,7 @@
 """Break everything once and count what became of every message.
 
     python -m tests.faults [--seed N] [--broker kafka|nats|amqp] [--seconds S] [--kinds A,B] [--long HOURS]
-                           [--soak SECONDS] [--no-matrix] [--json FILE] [--plot FILE]
+                           [--soak SECONDS] [--no-matrix] [--records FILE …] [--json FILE] [--plot FILE]
 
 Prints what happens as it happens and ends with one line of JSON. The exit code is 0 only when nothing was lost, made
 up, reordered or written too late, every planned fault was felt, and every row of the fault matrix has its proof.
@@ -79,7 +79,14 @@ async def main(arguments: argparse.Namespace) -> int:
     missing = {kind: reason for result in results for kind, reason in result.missing.items()}
     proofs = list[matrix.Proof]()
     if not arguments.no_matrix and arguments.soak is None:
-        proofs = matrix.prove(hit, missing, seed, every_broker=arguments.long is not None, tell=_tell)
+        proofs = matrix.prove(
+            hit,
+            missing,
+            seed,
+            every_broker=arguments.long is not None,
+            records=arguments.records,
+            tell=_tell,
+        )
     if arguments.plot:
         arguments.plot.write_text(report.plot(results))
     _tell(report.timeline(results))
@@ -112,6 +119,10 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--soak", type=float, metavar="SECONDS", help="break nothing and see what grows")
     parser.add_argument("--no-matrix", action="store_true", help="leave out the tests of single rows")
+    parser.add_argument(
+        "--records", type=Path, nargs="+", default=(), metavar="FILE",
+        help="JUnit records of test runs just made, oldest first; their results count, and no test is run again",
+    )  # fmt: skip
     parser.add_argument("--json", type=Path, help="also write the last line to a file")
     parser.add_argument("--plot", type=Path, help="write the timeline as SVG")
     arguments = parser.parse_args()

@@ -19,7 +19,7 @@ from typing import Any
 
 from outbox_core.cleaner import CleanerSettings
 from outbox_core.dispatcher import Outcome
-from outbox_core.errors import StorageUnavailable
+from outbox_core.errors import StorageTimeout, StorageUnavailable
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Claimed, Dispatched, Event, LeaseLost, Measured, Published, Stopped
 from outbox_core.relay import Relay
@@ -131,7 +131,7 @@ async def main(orders: dict[str, Any]) -> None:
         try:
             await relay.run(grace=orders["grace"])
             break
-        except StorageUnavailable as error:
+        except (StorageUnavailable, StorageTimeout) as error:
             # A relay does not begin without its database, and whoever runs it tries again; once begun it bears it.
             if witness.heard:
                 raise

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.faults.classify import Committed, Evidence, Step, Verdict, classify
 from tests.faults.kinds import KINDS
-from tests.faults.matrix import Fate, Ran, exists, judge, read_results, wanted
+from tests.faults.matrix import Fate, Ran, exists, judge, latest, read_results, wanted
 from tests.faults.plan import BROKERS
 from tests.faults.rows import ROWS, Row
 
@@ -184,3 +185,17 @@ def test_a_record_of_pytest_is_read() -> None:
         Ran("a.py::u", Fate.FAILED),
         Ran("a.py::v", Fate.SKIPPED, "not root"),
     ]
+
+
+def test_the_last_of_several_records_of_a_test_counts(tmp_path: Path) -> None:
+    case = '<testcase file="tests/test_a.py" name="test_{}">{}</testcase>'
+    first, second = tmp_path / "1.xml", tmp_path / "2.xml"
+    failed = case.format("two", "<failure/>")
+    first.write_text(f"<testsuite>{case.format('one', '')}{failed}</testsuite>")
+    second.write_text(f"<testsuite>{case.format('two', '')}</testsuite>")
+
+    assert Ran("tests/test_a.py::test_two", Fate.FAILED) in latest([first])
+    assert {ran.test: ran.fate for ran in latest([first, second])} == {
+        "tests/test_a.py::test_one": Fate.PASSED,
+        "tests/test_a.py::test_two": Fate.PASSED,
+    }

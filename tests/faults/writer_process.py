@@ -30,6 +30,10 @@ from tests.integration.relay.journal import Journal
 STATEMENT_SECONDS = 3.0
 RETRY_SECONDS = 0.2
 POISONED, KEYLESS = 0.01, 0.2
+_TROUBLE = (
+    asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError,
+    asyncpg.InternalClientError,  # of a session whose server has just said farewell
+)  # fmt: skip
 _NEXT_PLACE = """
 INSERT INTO faults_counter AS counter (key, place) VALUES ($1, 1)
 ON CONFLICT (key) DO UPDATE SET place = counter.place + 1 RETURNING place
@@ -117,7 +121,7 @@ async def main(orders: dict[str, Any]) -> None:
     writer, pause = Writer(orders), 1 / orders["rate"]
     while not stopped.is_set():
         # An application retries what its database driver, the server or the network did to it, with a new transaction.
-        with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+        with contextlib.suppress(*_TROUBLE):
             async with connected(orders["dsn"]) as connection:
                 while not stopped.is_set():
                     began = time.monotonic()

@@ -1,0 +1,110 @@
+"""What a message costs in the relay's own Python, apart from the database and its driver.
+
+    python -m benchmarks.hot_path [--dsn DSN] [--quick | --smoke] [--json FILE]
+
+The relay claims rows that are in memory already and delivers them to a dispatcher that does nothing. Where valgrind is
+installed the instructions of a message are counted too: they are the same on every day and beside every load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import common
+from benchmarks.common import Mode, Place
+from benchmarks.figures import Figure, Section, figure
+from benchmarks.processes import child
+
+MODULE = "benchmarks.hot_path_process"
+KEYS = {"": 0, "_keyed": 1000}
+TEXTS = {"": "without keys", "_keyed": "in 1,000 keys"}
+
+
+@dataclass(frozen=True)
+class Size:
+    """How long a run is. Instructions are the difference of two runs that make the same rows and deliver some or all
+    of them, so that only those of the delivery are left."""
+
+    rows: int
+    repeats: int
+    counted: tuple[int, int] | None
+
+
+SIZES = {
+    Mode.SMOKE: Size(2_000, 1, None),
+    Mode.QUICK: Size(40_000, 3, None),
+    Mode.FULL: Size(200_000, 9, (2_000, 6_000)),
+}
+
+
+async def processor_time(size: Size, keys: int) -> list[float]:
+    """Microseconds a row, of each repeat."""
+    results = [await child(MODULE, {"rows": size.rows, "keys": keys}) for _ in range(size.repeats)]
+    return [result["cpu"] / size.rows * 1e6 for result in results]
+
+
+async def instructions(valgrind: str, rows: int, made: int, keys: int) -> int:
+    """Of a whole run, as callgrind counts them."""
+    with tempfile.TemporaryDirectory() as folder:
+        process = await asyncio.create_subprocess_exec(
+            valgrind, "--tool=callgrind", f"--callgrind-out-file={folder}/out", sys.executable, "-m", MODULE,
+            json.dumps({"rows": rows, "made": made, "keys": keys}),
+            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        _, told = await asyncio.wait_for(process.communicate(), 600)
+        found = re.search(r"^(?:summary|totals): (\d+)", await asyncio.to_thread(_read, folder), re.MULTILINE)
+    if process.returncode != 0 or found is None:
+        raise RuntimeError(f"callgrind failed with {process.returncode}:\n{told.decode()[-2000:]}")
+    return int(found[1])
+
+
+def _read(folder: str) -> str:
+    return (Path(folder) / "out").read_text()
+
+
+async def measure(size: Size) -> Section:
+    figures: list[Figure] = []
+    for name, keys in KEYS.items():
+        figures.append(
+            figure(
+                f"hot_path_us_per_row{name}",
+                f"a message {TEXTS[name]}, processor time",
+                await processor_time(size, keys),
+                unit="µs",
+                at_most=15.0,
+            )
+        )
+    valgrind = shutil.which("valgrind")
+    if valgrind is not None and size.counted is not None:
+        fewer, more = size.counted
+        for name, keys in KEYS.items():
+            counts = [await instructions(valgrind, rows, more, keys) for rows in (fewer, more)]
+            each = (counts[1] - counts[0]) / (more - fewer)
+            figures.append(
+                figure(
+                    f"hot_path_instructions_per_row{name}",
+                    f"a message {TEXTS[name]}",
+                    [each],
+                    unit="instructions",
+                )
+            )
+    notes = (
+        f"{size.rows:,} rows of 300 bytes from memory, rounds: {size.repeats}; observers as in the drain.",
+        "Instructions are counted by callgrind, in the full run and where valgrind is installed.",
+    )
+    return Section("hot path", figures, notes)
+
+
+def run(_: Place, mode: Mode) -> Section:
+    return common.run(measure(SIZES[mode]))
+
+
+if __name__ == "__main__":
+    sys.exit(common.main(__doc__, run))

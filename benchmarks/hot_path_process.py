@@ -1,0 +1,147 @@
+"""A relay on rows that are already in memory: what a message costs in its Python alone.
+
+    python -m benchmarks.hot_path_process '{"rows": 40000, "keys": 0}'
+
+Prints the processor time of the delivery as one line of JSON. ``"made"`` makes more rows than are delivered. With
+``"profile": "FILE"`` it runs under cProfile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import cProfile
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from asyncpg.pgproto import pgproto
+
+from benchmarks.children import TABLE, event_loop
+from benchmarks.relay_process import Metrics, Stopwatch, nothing
+from outbox_core.identifiers import uuid7
+from outbox_core.relay import Relay
+from outbox_core.store import Claim, KeyId, Predecessor, Resolution, Row, Tick
+from outbox_core.stores.postgres.rows import claimed_rows
+from outbox_core.table import TableName
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class AlwaysElected:
+    async def campaign(self) -> int:
+        return 1
+
+    async def heartbeat(self, term: int) -> bool:
+        return term == 1
+
+    async def resign(self, term: int) -> None:
+        pass
+
+
+class RecordedStore:
+    """Answers at once with rows as the driver would have them; every write is applied."""
+
+    pooled = False
+
+    def __init__(self, rows: int, made: int, keys: int) -> None:
+        tenant = pgproto.UUID(bytes(16))
+        self._next = 0
+        self._records = [
+            (
+                pgproto.UUID(uuid7().bytes), tenant, "shop.order.placed.v1", b"x" * 300, "application/json",
+                pgproto.UUID(uuid7().bytes), number + 1, START, 1, START + timedelta(microseconds=number),
+                f"order-{number % keys}" if keys else None, None, None, None, 0, False,
+            )
+            for number in range(made)
+        ][:rows]  # fmt: skip
+
+    async def open(self, *_: object) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+    async def claim(self, table: TableName, claim: Claim) -> list[Row]:
+        await asyncio.sleep(0)
+        found = self._records[self._next : self._next + claim.limit]
+        self._next += len(found)
+        return claimed_rows(table, claim.token, found)
+
+    async def publish(self, _: TableName, leases: Sequence[tuple[UUID, UUID]], **__: bool) -> set[UUID]:
+        await asyncio.sleep(0)
+        return {lease[0] for lease in leases}
+
+    async def follow(self, *_: object) -> list[Row]:
+        return []
+
+    async def undo(self, *_: object) -> int:
+        return 0
+
+    async def predecessors(self, *_: object, **__: bool) -> dict[KeyId, Predecessor]:
+        return {}
+
+    async def fail(self, *_: object) -> set[UUID]:
+        return set()
+
+    async def release(self, *_: object, **__: bool) -> set[UUID]:
+        return set()
+
+    async def resolved(self, *_: object) -> dict[UUID, Resolution]:
+        return {}
+
+    async def tick(self, *_: object) -> Tick:
+        return Tick(START, frozenset())
+
+    async def end_stuck_sessions(self, *_: object) -> list[int]:
+        return []
+
+    def election(self, *_: object) -> AlwaysElected:
+        return AlwaysElected()
+
+    def listen(self, *_: object) -> None:
+        pass
+
+    async def attend(self) -> None:
+        pass
+
+
+async def deliver(order: dict[str, Any], profiler: cProfile.Profile | None) -> dict[str, Any]:
+    rows = order["rows"]
+    store = RecordedStore(rows, order.get("made", rows), order["keys"])
+    watch = Stopwatch(rows)
+    relay = Relay(
+        lambda: store,
+        table=TABLE,
+        dispatcher=nothing,
+        observers=(Metrics(), watch),
+        cleaner=None,
+    )
+    async with asyncio.timeout(600):
+        if profiler is not None:
+            profiler.enable()
+        async with relay:
+            await watch.done.wait()
+        if profiler is not None:
+            profiler.disable()
+    return watch.result()
+
+
+def main() -> int:
+    order = json.loads(sys.argv[1])
+    profiler = cProfile.Profile() if order.get("profile") else None
+    with asyncio.Runner(loop_factory=event_loop()[0]) as runner:
+        result = runner.run(deliver(order, profiler))
+    if profiler is not None:
+        profiler.dump_stats(order["profile"])
+    print(json.dumps(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
