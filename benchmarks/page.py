@@ -44,7 +44,7 @@ TEXTS = {
     ),
     "hot path": (
         "The relay's own Python",
-        "What a message costs apart from the database and its driver: rows from memory, to a dispatcher that does nothing.",
+        "What a message costs apart from the database and its driver, on rows from memory.",
     ),
     "drain": (
         "Emptying a backlog",

@@ -9,8 +9,11 @@ from functools import lru_cache
 from typing import Final, cast
 from uuid import UUID
 
-from outbox_core.errors import InvalidHeader, NotAnOutboxMessage
+from outbox_core.errors import InvalidHeader, InvalidTableName, InvalidTopic, NotAnOutboxMessage
+from outbox_core.jsonb import SURROGATE
 from outbox_core.meta import DispatchedMessage, Meta
+from outbox_core.table import TableName
+from outbox_core.topic import check_topic
 from outbox_core.trace import accept_trace
 
 EVENT_ID: Final = "event-id"
@@ -46,11 +49,16 @@ MAX_HEADERS: Final = 64
 MAX_HEADERS_BYTES: Final = 16 * 1024
 """Names and values together, in UTF-8. AMQP sends all headers in one frame of 128 KiB; NATS counts them as payload."""
 MAX_NAME_CHARACTERS: Final = 128
+MAX_CONTENT_TYPE_CHARACTERS: Final = 255
+"""An AMQP short string is no longer."""
 
 BROKER_PREFIXES: Final = ("nats-", "ce-", "ce_", "cloudevents_")
 BROKER_NAMES: Final = frozenset(("cc", "bcc"))
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_MEDIA_TYPE: Final = re.compile(
+    r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+/[!#$%&'*+\-.^_`|~0-9A-Za-z]+(?: ?;[ -~]*[!-~])?"
+)
 _UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -168,6 +176,11 @@ def unsafe_character(text: str) -> str | None:
     return f"{kind} U+{code:04X} at position {unsafe.start()}"
 
 
+def is_media_type(text: str) -> bool:
+    """Whether it can be a content type, such as ``text/plain; charset=utf-8``; 255 characters at most."""
+    return len(text) <= MAX_CONTENT_TYPE_CHARACTERS and _MEDIA_TYPE.fullmatch(text) is not None
+
+
 def _belongs_to_a_broker(lowered: str) -> bool:
     return lowered.startswith(BROKER_PREFIXES) or lowered in BROKER_NAMES
 
@@ -222,34 +235,63 @@ def from_headers(headers: Mapping[str, object], body: bytes) -> DispatchedMessag
         lowered = name.lower()
         if lowered in WIRE_HEADERS:
             if name == lowered or lowered not in ours:
-                ours[lowered] = _text(value)
+                ours[lowered] = text_of(value)
         elif not _belongs_to_a_broker(lowered):
-            users[name] = _text(value)
+            users[text_of(name)] = text_of(value)
     missing = [name for name in ALWAYS_SENT if name not in ours]
     if missing:
         raise NotAnOutboxMessage(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
     traceparent, tracestate = accept_trace(ours.get(TRACEPARENT), ours.get(TRACESTATE))
     meta = Meta(
-        table=ours[TABLE],
+        table=_table(ours),
         tenant_id=_uuid(ours, TENANT_ID),
-        topic=ours[TOPIC],
+        topic=_topic(ours),
         event_id=_uuid(ours, EVENT_ID),
         sequence=_int(ours, SEQUENCE),
         attempts=_int(ours, ATTEMPTS),
         replays=_int(ours, REPLAYS),
-        key=ours.get(KEY),
+        key=_key(ours),
         headers=users,
         created_at=_moment(ours, CREATED_AT),
         traceparent=traceparent,
         tracestate=tracestate,
     )
+    if not is_media_type(ours[CONTENT_TYPE]):
+        raise NotAnOutboxMessage(f"{CONTENT_TYPE} is not a media type")
     return DispatchedMessage(meta, body, ours[CONTENT_TYPE])
 
 
-def _text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return value.decode("utf-8", "replace") if isinstance(value, bytes | bytearray) else str(value)
+def text_of(value: object) -> str:
+    """A header's value as text, whatever a client made of it; what is no character becomes U+FFFD."""
+    if isinstance(value, bytes | bytearray):
+        return value.decode("utf-8", "replace")
+    try:
+        text = value if isinstance(value, str) else str(value)
+    except ValueError:
+        # Python writes no number of thousands of digits.
+        return type(value).__name__
+    return text if text.isascii() else SURROGATE.sub("\ufffd", text)
+
+
+def _key(ours: Mapping[str, str]) -> str | None:
+    key = ours.get(KEY)
+    if key is not None and (unsafe_character(key) is not None or key != key.strip()):
+        raise NotAnOutboxMessage(f"{KEY} is not one line of text")
+    return key
+
+
+def _topic(ours: Mapping[str, str]) -> str:
+    try:
+        return check_topic(ours[TOPIC])
+    except InvalidTopic:
+        raise NotAnOutboxMessage(f"{TOPIC} is not a topic of this library") from None
+
+
+def _table(ours: Mapping[str, str]) -> str:
+    try:
+        return str(TableName.parse(ours[TABLE]))
+    except InvalidTableName:
+        raise NotAnOutboxMessage(f"{TABLE} is not the name of a table") from None
 
 
 def _uuid(ours: Mapping[str, str], name: str) -> UUID:
@@ -269,7 +311,8 @@ def _int(ours: Mapping[str, str], name: str) -> int:
 def _moment(ours: Mapping[str, str], name: str) -> datetime:
     try:
         moment = datetime.fromisoformat(ours[name])
-    except ValueError:
+        moment.astimezone(UTC)
+    except (ValueError, OverflowError):
         moment = None
     if moment is None or moment.tzinfo is None:
         raise NotAnOutboxMessage(f"{name} is not an RFC 3339 time with its offset")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from uuid import UUID
 
 from outbox_core.errors import ConfigError
+from outbox_core.errors.showing import shown
 from outbox_core.table import TableName
 from outbox_core.topic import TopicPattern
 
@@ -59,19 +60,29 @@ class Filter:
     everything: bool = False
 
     def __post_init__(self) -> None:
+        for name, kind in _KINDS.items():
+            value: object = getattr(self, name)
+            if value is not None and not isinstance(value, kind):
+                raise ConfigError(f"{name} must be a {kind.__name__}, got {type(value).__name__}")
         if self.topic is not None:
             TopicPattern.parse(self.topic)
         for name in ("since", "until"):
             moment: datetime | None = getattr(self, name)
-            if moment is not None and moment.tzinfo is None:
-                raise ConfigError(f"{name} must have a time zone, got the naive {moment.isoformat()}")
+            if moment is not None:
+                _check_moment(name, moment)
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            raise ConfigError(
+                f"since must be before until, got {self.since.isoformat()} and {self.until.isoformat()}"
+            )
         if self.event_ids is not None:
             ids = tuple(self.event_ids)
             if not 0 < len(ids) <= MAX_EVENT_IDS:
                 raise ConfigError(f"event_ids must be 1 to {MAX_EVENT_IDS} ids, got {len(ids)}")
+            if not all(isinstance(each, UUID) for each in ids):
+                raise ConfigError("event_ids must be UUIDs; convert them with UUID()")
             object.__setattr__(self, "event_ids", ids)
-        if self.code is not None and (not self.code or " " in self.code):
-            raise ConfigError(f"code must be an error code such as TX.TIMEOUT, got {self.code!r}")
+        if self.code is not None and (not self.code or " " in self.code or not self.code.isprintable()):
+            raise ConfigError(f"code must be an error code such as TX.TIMEOUT, got {shown(self.code)}")
         if self.everything and self.bounded:
             raise ConfigError("everything=True contradicts the other conditions; give one or the other")
 
@@ -121,6 +132,26 @@ class Filter:
     def _conditions(self) -> dict[str, object]:
         names = ("topic", "tenant_id", "since", "until", "code", "event_ids")
         return {name: getattr(self, name) for name in names}
+
+
+_KINDS: Final[Mapping[str, type]] = {
+    "topic": str,
+    "tenant_id": UUID,
+    "since": datetime,
+    "until": datetime,
+    "code": str,
+    "event_ids": Sequence,
+    "everything": bool,
+}
+
+
+def _check_moment(name: str, moment: datetime) -> None:
+    if moment.utcoffset() is None:
+        raise ConfigError(f"{name} must have a time zone, got the naive {moment.isoformat()}")
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        raise ConfigError(f"{name} is outside the years 1 to 9999 in UTC: {moment.isoformat()}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,25 +220,32 @@ class Plan:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
-        """What `as_json` gave; raises `ConfigError` for anything else."""
+        """What `as_json` gave; raises `ConfigError` for anything else, and for a filter that says nothing."""
         try:
             oldest, newest = record["oldest"], record["newest"]
+            wanted = Filter.from_json(record["filter"])
+            if not wanted.bounded and not wanted.everything:
+                raise ValueError("every message would be meant, and nobody said so")
             return cls(
                 id=UUID(record["id"]),
                 table=TableName.parse(record["table"]),
-                filter=Filter.from_json(record["filter"]),
-                published=bool(record["published"]),
-                as_of=datetime.fromisoformat(record["as_of"]),
-                total=int(record["total"]),
-                topics={str(topic): int(count) for topic, count in record["topics"].items()},
-                oldest=None if oldest is None else datetime.fromisoformat(oldest),
-                newest=None if newest is None else datetime.fromisoformat(newest),
+                filter=wanted,
+                published=_read_flag(record["published"]),
+                as_of=_read_moment(record["as_of"]),
+                total=_read_count(record["total"]),
+                topics={_read_line(topic): _read_count(count) for topic, count in record["topics"].items()},
+                oldest=None if oldest is None else _read_moment(oldest),
+                newest=None if newest is None else _read_moment(newest),
                 exceeded=tuple(
-                    ExceededWindow(each["consumer"], timedelta(seconds=each["window"]), each["count"])
+                    ExceededWindow(
+                        _read_line(each["consumer"]),
+                        timedelta(seconds=each["window"]),
+                        _read_count(each["count"]),
+                    )
                     for each in record["exceeded"]
                 ),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ConfigError(
                 f"this is not a plan as Plan.as_json gives it: {type(error).__name__}"
             ) from None
@@ -223,6 +261,30 @@ class Plan:
             for each in self.exceeded
         ]
         return "\n".join(lines)
+
+
+def _read_flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("not true or false")
+    return value
+
+
+def _read_count(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+        raise ValueError("not a number of messages")
+    return value
+
+
+def _read_line(value: object) -> str:
+    if not isinstance(value, str) or not value.isprintable():
+        raise ValueError("not one line of text")
+    return value
+
+
+def _read_moment(value: object) -> datetime:
+    moment = datetime.fromisoformat(_read_line(value))
+    _check_moment("a moment of the plan", moment)
+    return moment
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -14,7 +13,13 @@ from uuid import UUID
 
 from outbox_core.encoding import JsonText, check_encoded, encode_json
 from outbox_core.errors import InvalidKey, MessageError
-from outbox_core.headers import NO_HEADERS, Headers, unsafe_character
+from outbox_core.headers import (
+    MAX_CONTENT_TYPE_CHARACTERS,
+    NO_HEADERS,
+    Headers,
+    is_media_type,
+    unsafe_character,
+)
 from outbox_core.identifiers import uuid7
 from outbox_core.meta import DispatchedMessage, Meta
 from outbox_core.topic import check_topic
@@ -36,12 +41,6 @@ JSON_CONTENT_TYPE: Final = "application/json"
 MAX_KEY_BYTES: Final = 1024
 """A B-tree entry of PostgreSQL ends at about 2700 bytes, and the key shares it with a tenant and a sequence."""
 MAX_DELAY: Final = timedelta(days=3660)
-MAX_CONTENT_TYPE_CHARACTERS: Final = 255
-"""An AMQP short string is no longer."""
-
-_CONTENT_TYPE: Final = re.compile(
-    r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+/[!#$%&'*+\-.^_`|~0-9A-Za-z]+(?: ?;[ -~]*[!-~])?"
-)
 
 
 class Absent(Enum):
@@ -214,7 +213,7 @@ def _check_content(message: Message) -> None:
         raise MessageError(
             f"content_type has {len(content_type)} characters and at most {MAX_CONTENT_TYPE_CHARACTERS} are allowed"
         )
-    if _CONTENT_TYPE.fullmatch(content_type) is None:
+    if not is_media_type(content_type):
         raise MessageError(
             f"content_type {content_type!r} is not a media type,"
             " such as 'application/avro' or 'text/plain; charset=utf-8'"

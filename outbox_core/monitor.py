@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from outbox_core.observer import Event
 
 _LONGEST_FACTOR: Final = 8
+_FIRST_PAUSE: Final = 0.25
+"""Seconds from the first look to the second when nobody leads yet; it doubles up to the interval."""
 _logger: Final = logging.getLogger("outbox_core.monitor")
 
 
@@ -63,7 +65,8 @@ class Monitor:
     """Looks at tables one after the other, every ``interval``, and tells it as `Measured`.
 
     A look that fails is left out: the last one stays the latest, with its time in it. The next waits longer the more
-    often that happens, up to eight intervals, so that a database in trouble is not asked for figures on top.
+    often that happens, up to eight intervals, so that a database in trouble is not asked for figures on top. At first
+    the pauses are shorter while a table has no leader, as at the start of the relay that is about to become it.
     """
 
     def __init__(
@@ -78,16 +81,20 @@ class Monitor:
         self._settings = settings
         self._observe = observe
         self._complaint = ""
+        self._leaderless = False
 
     async def run(self) -> None:
         """Look at once, and then every interval, until cancelled."""
-        factor = 1
+        factor, pause = 1, min(_FIRST_PAUSE, self._settings.interval)
         while True:
             factor = 1 if await self.look() else min(2 * factor, _LONGEST_FACTOR)
-            await anyio.sleep(factor * self._settings.interval)
+            early = self._leaderless and factor == 1 and pause < self._settings.interval
+            await anyio.sleep(pause if early else factor * self._settings.interval)
+            pause = min(2 * pause, self._settings.interval)
 
     async def look(self) -> bool:
         """One look at every table; false when one of them failed."""
+        leaders: list[bool] = []
         for table in self._tables:
             try:
                 status = await self._store.status(table, self._settings.look)
@@ -95,6 +102,8 @@ class Monitor:
                 self._complain(table, error)
                 return False
             self._observe(Measured(table, status))
+            leaders.append(status.leader is not None)
+        self._leaderless = not all(leaders)
         self._complaint = ""
         return True
 

@@ -123,7 +123,7 @@ class Outbox:
         return [by_id[record.event_id] for record in records]
 
     async def get(self, tx: object, event_id: UUID, *, payload: bool = False) -> StoredMessage | None:
-        """Read one message back by its ``event_id``, or None. Its payload comes only when asked for."""
+        """Read one message back by its ``event_id``, or None. Its payload and headers come only when asked for."""
         check_uuid("event_id", event_id)
         return await adapt(tx).get(self.table, event_id, payload=payload)
 

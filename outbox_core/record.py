@@ -52,7 +52,7 @@ class Existing:
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """A row read back. ``payload`` is the bytes for the wire, or None when it was not asked for."""
+    """A row read back. ``payload`` is the bytes for the wire; it and ``headers`` are None when not asked for."""
 
     sequence: int
     event_id: UUID

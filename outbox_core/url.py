@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from outbox_core.errors import InvalidUrl
+from outbox_core.jsonb import SURROGATE
 
 _BARE: Final = re.compile(r"[A-Za-z0-9._-]+:\d+(?:,[A-Za-z0-9._-]+:\d+)*")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
@@ -111,6 +112,8 @@ def _parse(text: str, example: _Example) -> DispatcherUrl:
     scheme, separator, rest = text.partition("://")
     if not separator or _SCHEME.fullmatch(scheme) is None:
         raise InvalidUrl("", f"it has no scheme and is not host:port; write it as {example}")
+    if SURROGATE.search(rest) is not None:
+        raise InvalidUrl(scheme, "it has bytes that are not UTF-8")
     if _FORBIDDEN.search(rest) is not None:
         raise InvalidUrl(scheme, "spaces, control characters and '#' must be percent-encoded ('#' as %23)")
     if _BAD_ESCAPE.search(rest) is not None:

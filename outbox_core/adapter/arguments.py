@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 from outbox_core.errors import ConfigError
 
 MAX_SECONDS: Final = 3600.0
+MAX_SHOWN_CHARACTERS: Final = 200
 T = TypeVar("T")
+
+_CREDENTIALS: Final = re.compile(
+    r"[^\s/@]*:[^\s/@]*@|://[^\s/]*@|(?:password|passwd|pwd|secret|token)\s*[=:]", re.IGNORECASE
+)
 
 
 def seconds(name: str, value: object) -> float:
@@ -44,3 +52,31 @@ def instance(name: str, value: object, kind: type[T]) -> T:
             f"{name} must be a {kind.__module__.partition('.')[0]} {kind.__name__}, got {type(value).__name__}"
         )
     return value
+
+
+def shown_name(value: object) -> str | None:
+    """A name for metrics and logs, or None. One that seems to hold credentials is refused, and not shown."""
+    name = optional_text("name", value)
+    if name is None:
+        return None
+    if _CREDENTIALS.search(name) is not None:
+        raise ConfigError(
+            "name is shown in metrics and logs, and this one seems to hold credentials; choose another, or leave it"
+            " out for one without them"
+        )
+    if len(name) > MAX_SHOWN_CHARACTERS or not name.isprintable():
+        raise ConfigError(f"name must be one line of at most {MAX_SHOWN_CHARACTERS} characters")
+    return name
+
+
+def takes_one(what: str, function: Callable[..., object], argument: str) -> None:
+    """Refuse a function that cannot be called with one argument. One that does not tell is believed."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        taken = signature.replace(return_annotation=signature.empty)
+        raise ConfigError(f"{what} must take one argument, {argument}, and takes {taken}") from None

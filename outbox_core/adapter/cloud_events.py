@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, NoReturn
 
 from outbox_core import headers as names
 from outbox_core.errors import ConfigError, InvalidUrl, NotAnOutboxMessage
+from outbox_core.errors.showing import shown
 
 SPECVERSION: Final = "1.0"
 STRUCTURED_CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
@@ -122,7 +123,7 @@ def to_headers(attributes: Mapping[str, str]) -> dict[str, str]:
     """The library's headers that the attributes of a CloudEvent stand for. Raises `NotAnOutboxMessage`."""
     version = attributes.get("specversion")
     if version != SPECVERSION:
-        raise NotAnOutboxMessage(f"it is a CloudEvent of version {version!r}, and 1.0 is expected")
+        raise NotAnOutboxMessage(f"it is a CloudEvent of version {shown(version)}, and 1.0 is expected")
     return {_HEADERS[name]: value for name, value in attributes.items() if name in _HEADERS}
 
 

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Final, Generic, TypeAlias, TypeVar, cast
 
+from outbox_core.adapter.arguments import takes_one
 from outbox_core.errors import ConfigError, OutboxError, PermanentError, ProviderError
 from outbox_core.topic import TopicPattern
 
@@ -59,9 +60,10 @@ class Destinations(Generic[D]):
                     "destinations is empty and there is no default_destination, so no message could be sent;"
                     " leave it out to send each topic to the destination of its own name"
                 )
-        elif inspect.iscoroutinefunction(given):
+        elif inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(type(given).__call__):
             raise ConfigError("destinations must be a plain function of the topic, got an asynchronous one")
         elif callable(given):
+            takes_one("the function given as destinations", given, "the topic")
             self._function = given
             self._asks_every_time = True
         elif given is not None:

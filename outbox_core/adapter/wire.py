@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from outbox_core import headers
 from outbox_core.adapter import cloud_events
-from outbox_core.errors import InvalidHeader, NotAnOutboxMessage, PermanentError
+from outbox_core.errors import InvalidHeader, InvalidTopic, NotAnOutboxMessage, PermanentError
+from outbox_core.errors.showing import shown
 from outbox_core.headers import (
     CONTENT_TYPE,
     EVENT_ID,
@@ -21,8 +23,10 @@ from outbox_core.headers import (
     TRACESTATE,
     WIRE_HEADERS,
     Headers,
+    text_of,
     unsafe_character,
 )
+from outbox_core.topic import check_topic
 
 if TYPE_CHECKING:
     from outbox_core.adapter.cloud_events import CloudEvents
@@ -66,8 +70,8 @@ class Wire(NamedTuple):
 def to_wire(message: DispatchedMessage, events: CloudEvents | None, dialect: Dialect) -> Wire:
     """The headers and the body of a message. The header ``event-id`` is there in every form.
 
-    Raises `PermanentError` for a header that a client would rewrite or a broker misread. What was enqueued through
-    the library has none; a row that was written by hand may.
+    Raises `PermanentError` for a header that a client would rewrite, a broker misread or a consumer's `from_wire`
+    refuse. What was enqueued through the library has none; a row that was written by hand may.
     """
     plain = _checked(message, headers.to_headers(message))
     if events is None:
@@ -98,7 +102,21 @@ def _checked(message: DispatchedMessage, plain: dict[str, str]) -> dict[str, str
         if unsafe is not None or value != value.strip():
             found = unsafe or "white space around it"
             raise PermanentError(f"the header {name!r} has {found}; a header is one line of text")
+    _check_readable(plain[TOPIC], plain[CONTENT_TYPE])
     return plain
+
+
+@lru_cache(maxsize=1024)
+def _check_readable(topic: str, content_type: str) -> None:
+    """Refuse what `from_wire` would refuse; the same few come again with every message."""
+    try:
+        check_topic(topic)
+    except InvalidTopic as error:
+        raise PermanentError(str(error)) from None
+    if not headers.is_media_type(content_type):
+        raise PermanentError(
+            "the content type of the message is not a media type, such as 'application/avro'"
+        )
 
 
 def from_wire(given: Mapping[str, object], body: bytes, dialect: Dialect) -> DispatchedMessage:
@@ -106,7 +124,9 @@ def from_wire(given: Mapping[str, object], body: bytes, dialect: Dialect) -> Dis
     content_type = _content_type(given)
     if content_type.lower().startswith(_CLOUD_EVENT):
         if not content_type.lower().startswith(f"{_CLOUD_EVENT}+json"):
-            raise NotAnOutboxMessage(f"it is a CloudEvent as {content_type!r}, and only +json can be read")
+            raise NotAnOutboxMessage(
+                f"it is a CloudEvent as {shown(content_type)}, and only +json can be read"
+            )
         attributes, payload = cloud_events.from_document(body)
         return headers.from_headers({**_users(given), **cloud_events.to_headers(attributes)}, payload)
     attributes = _attributes(given, dialect)
@@ -114,13 +134,6 @@ def from_wire(given: Mapping[str, object], body: bytes, dialect: Dialect) -> Dis
         return headers.from_headers(given, body)
     attributes["datacontenttype"] = content_type
     return headers.from_headers({**_users(given), **cloud_events.to_headers(attributes)}, body)
-
-
-def text_of(value: object) -> str:
-    """A header's value as text, whatever a client made of it."""
-    if isinstance(value, str):
-        return value
-    return value.decode("utf-8", "replace") if isinstance(value, bytes | bytearray) else str(value)
 
 
 def _content_type(given: Mapping[str, object]) -> str:

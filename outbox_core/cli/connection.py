@@ -11,7 +11,7 @@ import anyio
 import asyncpg
 
 from outbox_core.errors import ConfigError, StorageUnavailable
-from outbox_core.stores.postgres.connecting import address, obstacle
+from outbox_core.stores.postgres.connecting import address, flaw, refusal
 from outbox_core.stores.postgres.sessions import BROKEN, close, summary
 from outbox_core.stores.postgres.translation import translated
 from outbox_core.stores.postgres.upkeep import PostgresUpkeep
@@ -36,6 +36,9 @@ def run(work: Callable[[], Awaitable[T]], *, fast: bool = False) -> T:
 @asynccontextmanager
 async def connect(url: str, *, timeout: float = TIMEOUT) -> AsyncGenerator[Connection]:
     """One session for one command."""
+    wrong = flaw(url)
+    if wrong is not None:
+        raise ConfigError(f"the database URL cannot be used: {wrong}")
     try:
         connection = await asyncpg.connect(
             url,
@@ -43,12 +46,10 @@ async def connect(url: str, *, timeout: float = TIMEOUT) -> AsyncGenerator[Conne
             command_timeout=timeout,
             server_settings={"application_name": "outbox:cli"},
         )
-    except BROKEN as error:
-        raise StorageUnavailable(
-            f"cannot connect to the database at {address(url, {})}: {obstacle(error)}"
-        ) from error
-    except ValueError as error:
-        raise ConfigError(f"the database URL cannot be read: {type(error).__name__}") from None
+    except (*BROKEN, ValueError, OverflowError) as error:
+        refused = refusal(error, f" at {address(url, {})}")
+        # The driver's text about a URL may quote a password.
+        raise refused from (None if isinstance(refused, ConfigError) else error)
     try:
         yield connection
     finally:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from outbox_core.cleaner import Cleaner
+from outbox_core.cli.once import Tally
+from outbox_core.cli.termination import until_terminated
 from outbox_core.config.settings import DEFAULT_METRICS_PORT
 from outbox_core.extras import needs_extra
 from outbox_core.integrations.http import Route, health_routes, serve
@@ -31,22 +33,33 @@ class Deliveries:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._routes: dict[str, Route] = {}
-        observers: list[Observer] = []
+        self._tally = Tally()
+        logs = settings.logs
+        log = LoggingObserver(tenants=logs.tenants, secret=logs.tenants_secret.encode())
+        observers: list[Observer] = [log, self._tally]
         if settings.metrics.on:
             observer, route = _metrics()
             observers.append(observer)
             self._routes[settings.metrics.path] = route
+        self._observers = observers
         self._relay = settings.make_relay(observers=observers)
+        if settings.cleaned_apart:
+            settings.require("database_url")
         if self._relay is not None:
             self._routes |= health_routes(self._relay)
 
     async def once(self) -> None:
-        """Deliver what is due, and say how much it was."""
-        if self._relay is None:
+        """Deliver what is due, and say how much it was; raises what kept it from being delivered.
+
+        SIGTERM breaks it off as Ctrl-C does: what is in hand is given back.
+        """
+        relay = self._relay
+        if relay is None:
             _logger.warning("the relay is disabled (OUTBOX_RELAY_ENABLED); nothing is delivered")
             return
-        published = await self._relay.run_once()
-        _logger.info("%d message(s) published", published)
+        published = await until_terminated(relay.run_once)
+        single_active = relay.settings.single_active
+        _logger.info("%s", self._tally.conclude(published, relay.tables, single_active=single_active))
 
     async def until_stopped(self) -> None:
         """Run until SIGTERM or SIGINT, or until the relay ends with an error, which is raised."""
@@ -80,7 +93,7 @@ class Deliveries:
             anyio.create_task_group() as tasks,
         ):
             for table in tables:
-                cleaner = Cleaner(upkeep, table, settings.cleaner, observers=[LoggingObserver()])
+                cleaner = Cleaner(upkeep, table, settings.cleaner, observers=self._observers)
                 tasks.start_soon(cleaner.run)
 
     @asynccontextmanager

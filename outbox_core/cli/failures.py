@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import click
 
+from outbox_core.cli.streams import lost_output, silence, tell
 from outbox_core.config import unknown_variables
 from outbox_core.errors import (
     BrokerUnavailable,
@@ -47,7 +49,7 @@ class ExitCode(IntEnum):
     SCHEMA = 6
     """The table is missing, too old, too new or not as it must be."""
     BROKER = 7
-    """The destination is away or refused."""
+    """The destination is away or refused, or took none of the messages that were due."""
     MESSAGE = 8
     """The message cannot be written."""
     DECLINED = 9
@@ -57,9 +59,15 @@ class ExitCode(IntEnum):
     FINDINGS = 11
     """Something was found that must be mended."""
     NOTHING = 12
-    """Nothing was there to be shown or changed: no message fits, or a plan has gone stale."""
+    """What was named is not there: no message fits the filter, or has the id or the key, or a plan has gone stale."""
+    LED_ELSEWHERE = 13
+    """Another relay leads the table, and delivers what is due there."""
+    OUTPUT = 14
+    """Standard output could not be written, as on a full disk. What was asked for may have been done."""
     INTERRUPTED = 130
-    """Ctrl-C."""
+    """Ctrl-C, or SIGTERM before the command was done."""
+    PIPE = 141
+    """Whoever read the output left before its end, as `head` does; nothing is said."""
 
 
 class Declined(click.ClickException):
@@ -88,18 +96,11 @@ _FAMILIES: Final[tuple[tuple[type[OutboxError], ExitCode], ...]] = (
 )
 """The first that fits decides."""
 
-_HINTS_BY_STATE: Final = {
-    "28P01": "the user name or the password is wrong",
-    "28000": "the server refuses this user from here: see its pg_hba.conf",
-    "3D000": "the server has no database of that name",
-    "53300": "the server has no connection left: see max_connections",
-    "57P03": "the server is starting or stopping; try again",
-}
 _INSTEAD: Final = (
-    "where no wheel fits, use servers of your own: `outbox dev --database URL --to URL`, or set OUTBOX_DATABASE_URL and"
-    " run `outbox relay --to URL`"
+    "Where no wheel fits, use servers of your own: `outbox dev --database URL --to URL`, or set OUTBOX_DATABASE_URL and"
+    " run `outbox relay --to URL`."
 )
-_DEBUG_HINT: Final = "run it again with --debug to see where"
+_DEBUG_HINT: Final = "Run it again with --debug to see where."
 
 
 def exit_code(error: BaseException) -> ExitCode:
@@ -112,18 +113,31 @@ def exit_code(error: BaseException) -> ExitCode:
         return ExitCode.INTERRUPTED
     if isinstance(error, click.ClickException):
         return ExitCode(error.exit_code)
+    unwritten = lost_output(error)
+    if unwritten is not None:
+        return ExitCode.PIPE if unwritten.errno == errno.EPIPE else ExitCode.OUTPUT
     return ExitCode.UNEXPECTED
 
 
 def report(error: BaseException, call: Call) -> ExitCode:
     """Tell the person what went wrong, on standard error, and give the exit code."""
+    unwritten = lost_output(_told(error))
+    if unwritten is not None:
+        return _report_lost(unwritten)
     if call.debug:
         traceback.print_exception(error)
     what, hint = _described(error, call)
-    sys.stderr.write(f"error: {what}\n")
-    if hint:
-        sys.stderr.write(f"hint: {hint}\n")
+    tell(f"error: {what}\n" + (f"hint: {hint}\n" if hint else ""))
     return exit_code(error)
+
+
+def _report_lost(error: OSError) -> ExitCode:
+    """Nothing of what was written is of use, and nothing more is written; a reader that left wants to hear nothing."""
+    silence(sys.stdout)
+    code = exit_code(error)
+    if code is ExitCode.OUTPUT:
+        tell(f"error: standard output could not be written: {os.strerror(error.errno or 0)}\n")
+    return code
 
 
 def _told(error: BaseException) -> BaseException:
@@ -144,8 +158,8 @@ def _described(error: BaseException, call: Call) -> tuple[str, str]:
         return "interrupted", ""
     if isinstance(error, click.UsageError):
         path = "outbox" if error.ctx is None else error.ctx.command_path
-        known = f"`{path} --help` lists what there is"
-        return " ".join(error.format_message().split()), "; ".join([*_misspelt(error), known])
+        known = f"`{path} --help` lists what there is."
+        return " ".join(error.format_message().split()), " ".join([*_misspelt(error), known])
     if isinstance(error, click.ClickException):
         return error.format_message(), ""
     # The text of an unforeseen error may quote a payload or a password; --debug shows it to whoever asks.
@@ -155,7 +169,14 @@ def _described(error: BaseException, call: Call) -> tuple[str, str]:
 def _misspelt(error: click.UsageError) -> list[str]:
     """Variables that nobody knows, where one was missed."""
     missed = isinstance(error, click.MissingParameter)
-    return [str(each) for each in unknown_variables(os.environ)] if missed else []
+    if not missed:
+        return []
+    return [_sentence(str(each)) for each in unknown_variables(os.environ)]
+
+
+def _sentence(text: str) -> str:
+    """Text with a capital at its beginning and a stop at its end."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '?')) else '.'}"
 
 
 def _hint(error: OutboxError, call: Call) -> str:
@@ -167,9 +188,13 @@ def _hint(error: OutboxError, call: Call) -> str:
         # Their own text has the command that mends it.
         return ""
     if isinstance(error, StorageError):
-        state = getattr(error.__cause__, "sqlstate", None)
-        cause = _HINTS_BY_STATE.get(state or "", "is the server up, and can it be reached from here?")
-        return f"{cause} The database is {call.database}" if call.database else cause
+        # A server that answered with an error is up; what to do about it is in the error's own text.
+        answered = getattr(error.__cause__, "sqlstate", None) is not None
+        parts = [
+            "" if answered else "Is the server up, and can it be reached from here?",
+            f"The database is {call.database}." if call.database else "",
+        ]
+        return " ".join(part for part in parts if part)
     if isinstance(error, BrokerUnavailable):
-        return "is the broker up, can it be reached from here, and is the login right?"
+        return "Is the broker up, can it be reached from here, and is the login right?"
     return ""

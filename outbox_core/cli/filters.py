@@ -9,6 +9,7 @@ from uuid import UUID
 
 import click
 
+from outbox_core.cli.output import shown
 from outbox_core.cli.parameters import MOMENT, UUID_VALUE
 from outbox_core.errors import ConfigError, InvalidTopicPattern
 from outbox_core.letters import Filter
@@ -45,6 +46,11 @@ def selection(
     everything: bool = False,
 ) -> Filter:
     """The filter that the options make."""
+    if since is not None and until is not None and since >= until:
+        raise click.UsageError(
+            f"--since ({shown(since)}) must be before --until ({shown(until)})",
+            ctx=click.get_current_context(silent=True),
+        )
     try:
         return Filter(
             topic=topic,

@@ -13,6 +13,8 @@ from outbox_core.cli.call import current
 from outbox_core.config.durations import parse_duration
 from outbox_core.config.masking import masked_database_url
 from outbox_core.errors import InvalidTableName
+from outbox_core.errors.showing import shown
+from outbox_core.stores.postgres.connecting import flaw
 from outbox_core.table import TableName
 
 if TYPE_CHECKING:
@@ -48,10 +50,9 @@ class DatabaseType(ParamType[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         url = str(value)
-        if not url.startswith(("postgresql://", "postgres://")):
-            self.fail(
-                "it must begin with postgresql://, as in postgresql://user:password@host/name", param, ctx
-            )
+        wrong = flaw(url)
+        if wrong is not None:
+            self.fail(wrong, param, ctx)
         note_database(url)
         return url
 
@@ -67,7 +68,7 @@ class DurationType(ParamType[float]):
         try:
             return parse_duration(str(value))
         except ValueError as error:
-            self.fail(f"{error}, got {value!r}", param, ctx)
+            self.fail(f"{error}, got {shown(value)}", param, ctx)
 
 
 class MomentType(ParamType[datetime]):
@@ -85,14 +86,15 @@ class MomentType(ParamType[datetime]):
             pass
         try:
             moment = datetime.fromisoformat(text)
-        except ValueError:
+            moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+            return moment.astimezone(UTC)
+        except (ValueError, OverflowError):
             self._refuse(text, param, ctx)
-        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
     def _refuse(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> NoReturn:
         self.fail(
             f"expected a time such as 2026-01-31T08:00:00Z (UTC unless it has an offset), or how long ago such as 2h,"
-            f" got {text!r}",
+            f" got {shown(text)}",
             param,
             ctx,
         )
@@ -108,7 +110,9 @@ class UuidType(ParamType[UUID]):
             return value if isinstance(value, UUID) else UUID(str(value))
         except ValueError:
             self.fail(
-                f"expected a UUID such as 01890a5d-ac96-774b-bcce-b302099a8057, got {value!r}", param, ctx
+                f"expected a UUID such as 01890a5d-ac96-774b-bcce-b302099a8057, got {shown(value)}",
+                param,
+                ctx,
             )
 
 

@@ -16,7 +16,7 @@ def read_plan(file: IO[str], action: Action) -> Plan:
     try:
         document: Any = json.load(file)
         plan, made_for = Plan.from_json(document["plan"]), Action(document["action"])
-    except (ValueError, KeyError, TypeError, ConfigError):
+    except (ValueError, KeyError, TypeError, RecursionError, ConfigError):
         raise click.BadParameter(
             f"{file.name} is not a plan; `outbox dead replay … --dry-run --json` writes one",
             param_hint="--plan",

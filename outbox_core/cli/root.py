@@ -14,6 +14,7 @@ from outbox_core.cli.call import Call
 from outbox_core.cli.failures import report
 from outbox_core.cli.options import debug
 from outbox_core.cli.registry import COMMANDS, Entry
+from outbox_core.cli.streams import provide, writing
 
 
 class Root(click.Group):
@@ -42,6 +43,20 @@ class Root(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(entry.name, entry.summary) for entry in COMMANDS])
 
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        with writing():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with writing():
+            return super().invoke(ctx)
+
     def main(
         self,
         args: Sequence[str] | None = None,
@@ -52,6 +67,7 @@ class Root(click.Group):
         **extra: Any,
     ) -> Any:
         call = Call()
+        provide()
         try:
             code = super().main(
                 args,

@@ -9,7 +9,16 @@ import click
 
 from outbox_core.cli.parameters import TABLE, ParamType
 from outbox_core.config import VARIABLES, LogSettings, Settings, Variable
-from outbox_core.config.kinds import Choice, DatabaseAddress, Destination, Duration, Tables, Truth, Whole
+from outbox_core.config.kinds import (
+    Choice,
+    DatabaseAddress,
+    Destination,
+    Duration,
+    Refused,
+    Tables,
+    Truth,
+    Whole,
+)
 from outbox_core.errors import InvalidSettings
 
 if TYPE_CHECKING:
@@ -37,8 +46,9 @@ class SettingType(ParamType[str]):
         text = str(value).strip()
         try:
             self._kind.parse(text)
-        except ValueError:
-            self.fail(f"expected {self._kind.accepted}, got {self._kind.show(text)}", param, ctx)
+        except ValueError as error:
+            more = f" ({error})" if isinstance(error, Refused) else ""
+            self.fail(f"expected {self._kind.accepted}, got {self._kind.show(text)}{more}", param, ctx)
         return text
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from outbox_core.cli.output import Output, shown
+from outbox_core.cli.streams import lost_output, silence
 from outbox_core.dispatcher import Dispatcher, Managed, name_of
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ _LONGEST: Final = 160
 
 class Tail:
     """Dispatches through ``inner`` and writes a line for each message that was acknowledged.
+
+    When nobody reads the lines any more the process gets a SIGTERM.
 
     ``before`` is called with a message's topic ahead of its dispatch.
     """
@@ -45,9 +49,16 @@ class Tail:
         if self._before is not None:
             await self._before(message.meta.topic)
         await self._inner.dispatch(message)
-        self._output.document(_document(message))
-        self._output.line(_line(message))
-        sys.stdout.flush()
+        try:
+            self._output.document(_document(message))
+            self._output.line(_line(message))
+            sys.stdout.flush()
+        except OSError as error:
+            # The message was delivered. Nobody sees what passes any more: the process is told to end in order.
+            if lost_output(error) is None:
+                raise
+            silence(sys.stdout)
+            signal.raise_signal(signal.SIGTERM)
 
 
 def _text(message: DispatchedMessage) -> str:

@@ -11,6 +11,7 @@ from outbox_core.config.masking import masked_database_url
 from outbox_core.config.settings import (
     LogSettings,
     MetricsSettings,
+    Problem,
     Settings,
     UnknownVariable,
     unknown_variables,
@@ -21,6 +22,7 @@ __all__ = [
     "VARIABLES",
     "LogSettings",
     "MetricsSettings",
+    "Problem",
     "Settings",
     "UnknownVariable",
     "Variable",

@@ -16,6 +16,7 @@ _UNITS: Final = {
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 _WHOLE: Final = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 _LONGEST: Final = 3660 * 86400
+_MOST_CHARACTERS: Final = 100
 
 ACCEPTED: Final = "a duration such as 200ms, 1s, 1m, 1h30m or 168h"
 """What `parse_duration` reads, in words."""
@@ -26,7 +27,7 @@ def parse_duration(text: str) -> float:
     given = text.strip().lower()
     if given == "0":
         return 0.0
-    if _WHOLE.fullmatch(given) is None:
+    if len(given) > _MOST_CHARACTERS or _WHOLE.fullmatch(given) is None:
         raise ValueError(f"expected {ACCEPTED}")
     seconds = sum((Decimal(number) * _UNITS[unit] for number, unit in _PART.findall(given)), Decimal(0))
     if seconds > _LONGEST:

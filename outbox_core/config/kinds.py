@@ -9,6 +9,7 @@ from typing import Final, Protocol, cast
 from outbox_core.config.durations import ACCEPTED, format_duration, parse_duration
 from outbox_core.config.masking import masked_database_url
 from outbox_core.errors import InvalidTableName, InvalidUrl
+from outbox_core.stores.postgres.connecting import flaw
 from outbox_core.table import TableName
 from outbox_core.url import DispatcherUrl
 
@@ -50,7 +51,9 @@ class _Open:
         return str(value)
 
     def show(self, text: str) -> str:
-        return text if len(text) <= 100 else f"{text[:100]}…"
+        # What steers a terminal, or begins another line of a log, is shown by its code.
+        plain = text if text.isprintable() else repr(text[:100])[1:-1]
+        return plain if len(plain) <= 100 else f"{plain[:100]}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,25 @@ class Text(_Open):
 
 
 @dataclass(frozen=True, slots=True)
+class Secret:
+    """Text that is never shown."""
+
+    accepted: str
+    most: int
+
+    def parse(self, text: str) -> str:
+        if len(text.encode()) > self.most:
+            raise ValueError("too long")
+        return text
+
+    def write(self, value: object) -> str:
+        return str(value)
+
+    def show(self, text: str) -> str:
+        return "***" if text else ""
+
+
+@dataclass(frozen=True, slots=True)
 class Tables(_Open):
     """Names of tables with commas between them."""
 
@@ -172,8 +194,9 @@ class DatabaseAddress:
         return "a URL that begins with postgresql://, as in postgresql://user:password@host/name"
 
     def parse(self, text: str) -> str:
-        if not text.startswith(("postgresql://", "postgres://")):
-            raise ValueError("no PostgreSQL URL")
+        wrong = flaw(text)
+        if wrong is not None:
+            raise Refused(wrong)
         return text
 
     def write(self, value: object) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from outbox_core.stores.postgres.connecting import flaw
+
 
 def masked_database_url(url: str) -> str:
     """The scheme, user, hosts and database of a URL; the password and the values of options are left out.
@@ -11,15 +13,12 @@ def masked_database_url(url: str) -> str:
     What cannot be read as a PostgreSQL URL comes back as ``***``: a mistyped one shows its password in unexpected
     places.
     """
-    try:
-        parts = urlsplit(url)
-    except ValueError:
+    if flaw(url) is not None:
         return "***"
-    if parts.scheme not in ("postgresql", "postgres") or "@" in parts.path + parts.query or parts.fragment:
+    parts = urlsplit(url)
+    if "@" in parts.path + parts.query or parts.fragment:
         return "***"
     credentials, at, hosts = parts.netloc.rpartition("@")
-    if "@" in credentials:
-        return "***"
     user, colon, _ = credentials.partition(":")
     shown = f"{user}:***@" if colon else f"{user}{at}"
     options = "&".join(f"{pair.partition('=')[0]}=***" for pair in parts.query.split("&") if pair)

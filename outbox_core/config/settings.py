@@ -15,6 +15,7 @@ from outbox_core.config.kinds import Refused
 from outbox_core.config.variables import OURS_IN_TESTS, PREFIX, VARIABLES
 from outbox_core.dispatcher import load_dispatcher
 from outbox_core.errors import ConfigError, InvalidSettings
+from outbox_core.observers.masking import Masking, tenant_mask
 from outbox_core.relay import Relay
 from outbox_core.relay.settings import RelaySettings
 
@@ -27,6 +28,13 @@ if TYPE_CHECKING:
 DEFAULT_METRICS_PORT: Final = 9464
 _GRACE: Final = 20.0
 _logger: Final = logging.getLogger("outbox_core.config")
+
+
+class Problem(NamedTuple):
+    """Something wrong with variables: their names, and a text with values and what is accepted, without secrets."""
+
+    variables: tuple[str, ...]
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +59,13 @@ class LogSettings:
 
     format: str = "text"
     level: str = "info"
+    tenants: Masking = "off"
+    """How tenants are written: ``off`` shows them, ``hash`` a short hash, ``drop`` nothing."""
+    tenants_secret: str = field(default="", repr=False)
+    """What goes into the hash, so that nobody who knows the tenants can tell whose it is; 64 bytes at most."""
+
+    def __post_init__(self) -> None:
+        tenant_mask(self.tenants, self.tenants_secret.encode())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -78,11 +93,19 @@ class Settings:
         given = os.environ if environ is None else environ
         for unknown in unknown_variables(given):
             _logger.warning("%s", unknown)
+        settings, problems = cls.read(given)
+        if problems:
+            raise InvalidSettings([problem.text for problem in problems])
+        return settings
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str]) -> tuple[Settings, list[Problem]]:
+        """What can be read, with the default in place of what cannot, and all that is wrong: for looking into it."""
         values: dict[str, Any] = {}
-        problems: list[str] = []
+        problems: list[Problem] = []
         wrong: set[str] = set()
         for variable in VARIABLES:
-            text = given.get(variable.name, "").strip()
+            text = environ.get(variable.name, "").strip()
             if not text:
                 continue
             try:
@@ -90,22 +113,21 @@ class Settings:
             except ValueError as error:
                 more = f" ({error})" if isinstance(error, Refused) else ""
                 shown = variable.kind.show(text)
-                problems.append(f"{variable.name}={shown}: expected {variable.kind.accepted}{more}")
+                problem = f"{variable.name}={shown}: expected {variable.kind.accepted}{more}"
+                problems.append(Problem((variable.name,), problem))
                 wrong.add(_part(variable.place))
         if values.get("cleaner.dead_retention") == 0:
             values["cleaner.dead_retention"] = None
         parts: dict[str, Any] = {place: value for place, value in values.items() if "." not in place}
         for part, kind in _PARTS.items():
             own = {place.partition(".")[2]: each for place, each in values.items() if _part(place) == part}
-            # With a value missing, what the others add up to cannot be judged.
-            if part not in wrong:
-                try:
-                    parts[part] = kind(**own)
-                except ConfigError as error:
-                    problems.append(f"{_named(part, own)}: {error}")
-        if problems:
-            raise InvalidSettings(problems)
-        return cls(**parts)
+            try:
+                parts[part] = kind(**own)
+            except ConfigError as error:
+                # With a value missing, what the others add up to cannot be judged.
+                if part not in wrong:
+                    problems.append(_together(part, own, error))
+        return cls(**parts), problems
 
     @property
     def cleaned_apart(self) -> tuple[TableName, ...]:
@@ -113,6 +135,16 @@ class Settings:
         wanted = self.cleaner_tables or (self.relay_tables if not self.relay_enabled else ())
         alike = self.relay_enabled and set(wanted) == set(self.relay_tables)
         return wanted if self.cleaner.enabled and not alike else ()
+
+    def require(self, *places: str) -> None:
+        """Raise `InvalidSettings` with every one of these that is not set, such as ``database_url``."""
+        missing = [
+            f"{variable.name} is not set: it must be {variable.kind.accepted}"
+            for variable in VARIABLES
+            if variable.place in places and attrgetter(variable.place)(self) is None
+        ]
+        if missing:
+            raise InvalidSettings(missing)
 
     def make_relay(
         self,
@@ -128,14 +160,7 @@ class Settings:
         """
         if not self.relay_enabled or not self.relay_tables:
             return None
-        missing = [
-            f"{variable.name} is not set: it must be {variable.kind.accepted}"
-            for variable in VARIABLES
-            if (variable.place == "database_url" and self.database_url is None)
-            or (variable.place == "relay_to" and self.relay_to is None and dispatcher is None)
-        ]
-        if missing:
-            raise InvalidSettings(missing)
+        self.require("database_url", *(["relay_to"] if dispatcher is None else []))
         return Relay(
             self.database_url or "",
             tables=self.relay_tables,
@@ -195,11 +220,12 @@ def _part(place: str) -> str:
     return place.partition(".")[0] if "." in place else ""
 
 
-def _named(part: str, given: Mapping[str, Any]) -> str:
-    """The variables of one part that were set, as they are called."""
-    names = [
-        f"{variable.name}={variable.kind.write(given[name])}"
+def _together(part: str, given: Mapping[str, Any], error: ConfigError) -> Problem:
+    """What is wrong with the variables of one part that were set, each readable by itself."""
+    found = {
+        variable.name: variable.kind.show(variable.kind.write(given[name]))
         for variable in VARIABLES
         if _part(variable.place) == part and (name := variable.place.partition(".")[2]) in given
-    ]
-    return ", ".join(names) or part
+    }
+    named = ", ".join(f"{name}={text}" for name, text in found.items()) or part
+    return Problem(tuple(found), f"{named}: {error}")

@@ -11,6 +11,7 @@ from outbox_core.config.kinds import (
     Destination,
     Duration,
     Kind,
+    Secret,
     Tables,
     Text,
     Truth,
@@ -160,6 +161,15 @@ VARIABLES: Final = (
     Variable(
         "OUTBOX_LOG_LEVEL", "logs.level", Choice(("debug", "info", "warning", "error")), "--log-level",
         "The least that is logged.",
+    ),
+    Variable(
+        "OUTBOX_LOG_TENANTS", "logs.tenants", Choice(("off", "hash", "drop")), "--log-tenants",
+        "Whether tenants in the log are masked: off shows them, hash a short hash, drop nothing.",
+    ),
+    Variable(
+        "OUTBOX_LOG_TENANTS_SECRET", "logs.tenants_secret", Secret("text of at most 64 bytes", 64),
+        "--log-tenants-secret",
+        "What goes into the hash, so that whoever knows the tenants cannot tell whose it is.",
     ),
 )  # fmt: skip
 """In the order in which the reference lists them."""

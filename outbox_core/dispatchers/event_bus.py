@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 
+from outbox_core.adapter.arguments import shown_name
 from outbox_core.dispatchers.failures import joined
 from outbox_core.dispatchers.handlers import Handler, Subscription, subscription
 from outbox_core.errors import ConfigError, HandlerCancelled, NoSubscribers
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT: Final = 20.0
 DEFAULT_THREADS: Final = 16
+MAX_TIMEOUT: Final = 24 * 3600.0
+"""Far more than any relay leaves a dispatch."""
 _REMEMBERED_TOPICS: Final = 1024
 
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
@@ -42,11 +44,9 @@ class EventBus:
         threads: int = DEFAULT_THREADS,
         name: str = "EventBus",
     ) -> None:
-        if threads < 1:
-            raise ConfigError(f"threads must be at least 1, got {threads}")
-        self.name = name
+        self.name = shown_name(name) or "EventBus"
         self._timeout = _checked(timeout)
-        self._threads = anyio.CapacityLimiter(threads)
+        self._threads = anyio.CapacityLimiter(_count("threads", threads))
         self._subscriptions: list[Subscription] = []
         self._by_topic: dict[str, tuple[Subscription, ...]] = {}
 
@@ -75,6 +75,7 @@ class EventBus:
     ) -> Callable[[AnyHandler], AnyHandler]:
         """`subscribe` as a decorator, which returns the function as it is."""
         TopicPattern.parse(pattern)
+        _checked(timeout)
 
         def decorate(handler: AnyHandler) -> AnyHandler:
             self.subscribe(pattern, handler, timeout=timeout)
@@ -131,7 +132,17 @@ class EventBus:
         return found
 
 
-def _checked(timeout: float | None) -> float | None:
-    if timeout is not None and (not math.isfinite(timeout) or timeout <= 0):
-        raise ConfigError(f"timeout must be a number of seconds above 0, or None, got {timeout!r}")
-    return timeout
+def _checked(timeout: object) -> float | None:
+    if timeout is None:
+        return None
+    if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not 0 < timeout <= MAX_TIMEOUT:
+        raise ConfigError(
+            f"timeout must be a number of seconds above 0 and at most {MAX_TIMEOUT:g}, or None, got {timeout!r}"
+        )
+    return float(timeout)
+
+
+def _count(name: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"{name} must be a whole number of at least 1, got {value!r}")
+    return value

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import anyio
 
+from outbox_core.adapter.arguments import shown_name
 from outbox_core.dispatcher import BatchDispatcher, Dispatcher, Outcome, Probing, as_dispatcher, name_of
 from outbox_core.dispatchers.failures import joined_targets
 from outbox_core.dispatchers.targets import Targets
@@ -46,7 +47,7 @@ class FanOut:
             raise ConfigError("a FanOut needs a target; without one it would acknowledge what nobody got")
         if len(self._targets.distinct) != len(targets):
             raise ConfigError("a FanOut names one target twice; it would get every message twice")
-        self.name = name
+        self.name = shown_name(name) or "FanOut"
         if all(isinstance(target, BatchDispatcher) for target in self._targets.distinct):
             # Whether a dispatcher takes windows is told by its having the method at all.
             self.dispatch_many = self._dispatch_many

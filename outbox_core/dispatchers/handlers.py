@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Never, NoReturn, TypeAlias, cast
 
 import anyio
 import anyio.to_thread
@@ -66,6 +66,11 @@ def subscription(pattern: TopicPattern, handler: Handler, timeout: float | None)
     name = name_of_handler(handler)
     if not callable(handler):
         raise ConfigError(f"the handler of {str(pattern)!r} must be callable, got {type(handler).__name__}")
+    if isinstance(handler, type):
+        raise ConfigError(
+            f"the handler {name} is a class: calling it would only make an object; pass an instance that can be"
+            " called, or a method of one"
+        )
     function = _function(handler)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(f"the handler {name} is a generator: calling it would do nothing; remove its yield")
@@ -90,7 +95,7 @@ def _function(handler: Handler) -> Callable[..., Any]:
     """The function with the annotations: of a partial the one it wraps, of a callable object its ``__call__``."""
     while isinstance(handler, functools.partial):
         handler = handler.func
-    if inspect.isroutine(handler) or isinstance(handler, type):
+    if inspect.isroutine(handler):
         return handler
     return type(handler).__call__
 
@@ -101,6 +106,11 @@ def _arguments(handler: Handler, function: Callable[..., Any], name: str) -> tup
     except ValueError:  # a function written in C does not tell
         return (_message,)
     hints = resolved_hints(function, name)
+    if not any(hints.get("return") is kind for kind in _NOTHING):
+        raise ConfigError(
+            f"the handler {name} is annotated to return {_shown(hints['return'])}; it must return None when it is done,"
+            " and raise otherwise"
+        )
     taken = [
         parameter
         for parameter in parameters
@@ -140,4 +150,10 @@ def _meta(message: DispatchedMessage) -> Meta:
     return message.meta
 
 
+def _shown(kind: Any) -> str:
+    return kind.__qualname__ if isinstance(kind, type) else str(kind)
+
+
+_NOTHING: Final = (None, type(None), Any, object, NoReturn, Never)
+"""What a handler may be annotated to return: None, or nothing that tells."""
 _PLAIN = (_message, _meta)

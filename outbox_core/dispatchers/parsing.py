@@ -55,7 +55,14 @@ def payload_parser(kind: Any) -> Callable[[DispatchedMessage], Any]:
     if isinstance(kind, type) and callable(validate):
         return lambda message: _validated(kind.__name__, validate, message)
     parse = _parser(kind)
-    return lambda message: parse(_json(message), "payload")
+
+    def parsed(message: DispatchedMessage) -> Any:
+        try:
+            return parse(_json(message), "payload")
+        except RecursionError:
+            raise PayloadMismatch("payload", "is nested too deeply") from None
+
+    return parsed
 
 
 def _json(message: DispatchedMessage) -> object:
@@ -127,7 +134,7 @@ def _scalar(kind: type[Any]) -> Parse:
 
 def _plain(kind: type, value: object, path: str) -> Any:
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        return _converted(float, value, path, "is too large a number")
     if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return value
     raise PayloadMismatch(path, f"must be {_named(kind)}, got {_named(type(value))}")
@@ -136,7 +143,7 @@ def _plain(kind: type, value: object, path: str) -> Any:
 def _converted(convert: Callable[[Any], Any], value: object, path: str, otherwise: str) -> Any:
     try:
         return convert(value)
-    except (ValueError, InvalidOperation):
+    except (ValueError, OverflowError, InvalidOperation):
         raise PayloadMismatch(path, otherwise) from None
 
 
@@ -183,7 +190,11 @@ def _sequence(kind: Any, parse: Parse | None) -> Parse:
 
     def sequence(value: object, path: str) -> Any:
         items: list[object] = _plain(list, value, path)
-        return make([parse(item, f"{path}[{at}]") for at, item in enumerate(items)] if parse else items)
+        found = [parse(item, f"{path}[{at}]") for at, item in enumerate(items)] if parse else items
+        try:
+            return make(found)
+        except TypeError:
+            raise PayloadMismatch(path, "has arrays or objects in it, of which no set can be made") from None
 
     return sequence
 
@@ -219,13 +230,18 @@ def _dataclass(kind: type, making: dict[Any, list[Parse]]) -> Parse:
 
 
 def resolved_hints(holder: Any, name: str) -> dict[str, Any]:
-    """The annotations of a class or function as types; raises `ConfigError` for a name that only a checker sees."""
+    """The annotations of a class or function as types; raises `ConfigError` for one that only a checker understands."""
     try:
         return get_type_hints(holder, include_extras=True)
     except NameError as error:
         raise ConfigError(
             f"the annotations of {name} cannot be read: {error};"
             " import that name at run time too, not only for type checkers"
+        ) from error
+    except (AttributeError, SyntaxError, TypeError) as error:
+        raise ConfigError(
+            f"the annotations of {name} cannot be read: {type(error).__name__}: {error};"
+            " write them so that Python itself can evaluate them"
         ) from error
 
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias, cast
 
+from outbox_core.adapter.arguments import shown_name
 from outbox_core.dispatcher import Dispatcher, as_dispatcher, name_of
 from outbox_core.dispatchers.targets import Targets
 from outbox_core.errors import ConfigError, InvalidDispatcherReturn, NoRoute
@@ -38,7 +39,7 @@ class Router:
             )
         if not routes and default is None:
             raise ConfigError("a Router needs a route or a default; without either it delivers nothing")
-        self.name = name
+        self.name = shown_name(name) or "Router"
         self._routes = [(TopicPattern.parse(text), as_dispatcher(target)) for text, target in routes.items()]
         self._default = None if default is None else as_dispatcher(default)
         everyone = [target for _, target in self._routes]

@@ -18,8 +18,9 @@ from outbox_core.doctor.broker import check_broker, topics_in_use
 from outbox_core.doctor.case import Case, TableCase
 from outbox_core.doctor.finding import Finding, Severity
 from outbox_core.doctor.limits import Limits
-from outbox_core.doctor.settings import check_settings, read_settings
+from outbox_core.doctor.settings import Reading, check_settings, read_settings
 from outbox_core.errors import OutboxError
+from outbox_core.stores.postgres.connecting import address, flaw, obstacle
 from outbox_core.stores.postgres.sessions import BROKEN, close, summary
 from outbox_core.stores.postgres.sql import render
 from outbox_core.table import TableName
@@ -27,13 +28,7 @@ from outbox_core.table import TableName
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-_HINTS: Final = {
-    "28P01": "the user name or the password is wrong",
-    "28000": "the server refuses this user from here: see its pg_hba.conf",
-    "3D000": "the server has no database of that name",
-    "53300": "the server has no connection left",
-    "57P03": "the server is starting or stopping",
-}
+_SET_DATABASE: Final = "export OUTBOX_DATABASE_URL=postgresql://user:password@host:5432/name"
 
 
 async def diagnose(
@@ -53,20 +48,23 @@ async def diagnose(
     ``asyncpg.connect``. Each check may take ``timeout`` seconds; one that fails is a finding of its own.
     """
     given = os.environ if settings is None else settings
-    read, findings = (given, []) if isinstance(given, Settings) else read_settings(given)
+    reading = Reading(given) if isinstance(given, Settings) else read_settings(given)
+    read, findings = reading.settings, list(reading.findings)
     names = [TableName.parse(table) for table in tables] or list(read.relay_tables)
     destination = read.relay_to if dispatcher is None else dispatcher
-    findings += check_settings(read, names, has_destination=destination is not None)
+    findings += check_settings(reading, names, has_destination=destination is not None)
     if not any(finding.check == "settings" for finding in findings):
         findings.append(Finding("settings", Severity.OK, "complete and readable"))
     url = database_url or read.database_url
     topics: list[str] = []
-    if url is None:
+    if url is None and "OUTBOX_DATABASE_URL" in reading.unread:
         why = "Without it nothing in the database can be looked at."
-        run = ("export OUTBOX_DATABASE_URL=postgresql://user:password@host/name",)
-        findings.append(
-            Finding("connection", Severity.ERROR, "no database is named (OUTBOX_DATABASE_URL)", why, run)
-        )
+        title = "not tried: OUTBOX_DATABASE_URL cannot be read, see the finding about it"
+        findings.append(Finding("connection", Severity.ERROR, title, why, (_SET_DATABASE,)))
+    elif url is None:
+        why = "Without it nothing in the database can be looked at."
+        title = "no database is named (OUTBOX_DATABASE_URL)"
+        findings.append(Finding("connection", Severity.ERROR, title, why, (_SET_DATABASE,)))
     else:
         try:
             async with _session(url, connect or {}, timeout) as connection:
@@ -169,13 +167,17 @@ async def _destination(destination: Dispatcher | str, topics: Sequence[str], tim
 
 
 class _Unreachable(Exception):
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(finding.title)
-        self.finding = finding
+    def __init__(self, title: str, remedy: str) -> None:
+        super().__init__(title)
+        why = "Nothing can be enqueued or delivered."
+        self.finding = Finding("connection", Severity.ERROR, title, why, (remedy,))
 
 
 @asynccontextmanager
 async def _session(url: str, connect: Mapping[str, Any], timeout: float) -> AsyncGenerator[Connection]:
+    wrong = flaw(url)
+    if wrong is not None:
+        raise _Unreachable(f"the database URL cannot be used: {wrong}", _SET_DATABASE)
     arguments = dict(connect)
     named = {"application_name": "outbox:doctor", **arguments.pop("server_settings", {})}
     try:
@@ -188,26 +190,12 @@ async def _session(url: str, connect: Mapping[str, Any], timeout: float) -> Asyn
             statement_cache_size=0,
             **arguments,
         )
-    except BROKEN as error:
-        hint = _HINTS.get(getattr(error, "sqlstate", None) or "", "see that it is running and can be reached")
+    except (*BROKEN, ValueError, OverflowError) as error:
+        found = obstacle(error)
+        what = f"{found.what} [{found.name}]" if found.what else found.name
+        remedy = found.remedy or "see that it is running and can be reached from this host"
         raise _Unreachable(
-            Finding(
-                "connection",
-                Severity.ERROR,
-                f"cannot connect to the database: {summary(error)}",
-                "Nothing can be enqueued or delivered.",
-                (hint,),
-            )
-        ) from None
-    except ValueError as error:
-        raise _Unreachable(
-            Finding(
-                "connection",
-                Severity.ERROR,
-                f"the database URL cannot be read: {type(error).__name__}",
-                "Nothing can be enqueued or delivered.",
-                ("export OUTBOX_DATABASE_URL=postgresql://user:password@host/name",),
-            )
+            f"cannot connect to the database at {address(url, connect)}: {what}", remedy
         ) from None
     try:
         yield connection

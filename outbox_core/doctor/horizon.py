@@ -27,23 +27,20 @@ async def check_horizon(case: Case) -> list[Finding]:
     rows = await case.connection.fetch(text, case.limits.transaction_age)
     if not rows:
         return [Finding("horizon", Severity.OK, "nothing holds old rows back")]
-    return [_finding(row["kind"], row["name"], row["detail"], row["seconds"]) for row in rows]
+    return [_finding(row["kind"], row["name"], row["detail"], row["seconds"], row["mend"]) for row in rows]
 
 
-def _finding(kind: str, name: str, detail: str, seconds: float | None) -> Finding:
+def _finding(kind: str, name: str, detail: str, seconds: float | None, mend: str) -> Finding:
     age = "" if seconds is None else f" for {format_duration(round(seconds))}"
     by = f" ({detail})" if detail else ""
+    why = _WHY
     match kind:
-        case "transaction" | "idle":
-            state = "idle in transaction" if kind == "idle" else "in one transaction"
-            title = f"the session {name}{by} has been {state}{age}"
-            run = (f"SELECT pg_terminate_backend({name})",)
+        case "transaction":
+            title = f"the session {name}{by} has been in one transaction{age}"
+        case "idle":
+            title = f"the session {name}{by} has been idle in transaction{age}"
         case "prepared":
             title = f"the prepared transaction {name!r}{by} has been open{age}"
-            literal = name.replace("'", "''")
-            run = (f"ROLLBACK PREPARED '{literal}' -- or COMMIT PREPARED '{literal}'",)
         case _:
-            title = f"nobody reads the replication slot {name}{by}"
-            run = (f"SELECT pg_drop_replication_slot('{name}')",)
-            return Finding("horizon", Severity.WARNING, title, _WHY_SLOT, run)
-    return Finding("horizon", Severity.WARNING, title, _WHY, run)
+            title, why = f"nobody reads the replication slot {name}{by}", _WHY_SLOT
+    return Finding("horizon", Severity.WARNING, title, why, (mend,))

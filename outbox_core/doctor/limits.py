@@ -12,7 +12,7 @@ class Limits:
     """What is still taken for normal. Durations are seconds."""
 
     transaction_age: float = 300.0
-    """Of a transaction, a prepared one, or the horizon of a standby or a slot."""
+    """Of a transaction, prepared ones included."""
     clock_offset: float = 1.0
     """Between this host and the database, beyond what the round trip explains."""
     dead_rows: int = 50_000

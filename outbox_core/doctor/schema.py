@@ -54,12 +54,13 @@ async def check_privileges(case: TableCase) -> list[Finding]:
     may = [name for name, given in granted.items() if given]
     if "relay" in may:
         return [Finding("privileges", Severity.OK, f"{role} may {', '.join(may)}", table=table)]
-    allowed = f"only {', '.join(may)}" if may else "nothing that concerns this table"
+    only = f"may not relay; it may only {' and '.join(may)}"
+    title = f"the role {role} {only if may else 'may do nothing with this table'}"
     return [
         Finding(
             "privileges",
             Severity.WARNING if may else Severity.ERROR,
-            f"the role {role} may not relay, {allowed}",
+            title,
             "A relay that connects with this role does not start.",
             (roles(table, relay=role),),
             table,

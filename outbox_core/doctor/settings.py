@@ -3,54 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from outbox_core.config import Settings, unknown_variables
 from outbox_core.doctor.finding import Finding, Severity
-from outbox_core.errors import InvalidSettings
 
 if TYPE_CHECKING:
     from outbox_core.table import TableName
 
 
-def read_settings(environ: Mapping[str, str]) -> tuple[Settings, list[Finding]]:
-    """The settings, or defaults when they cannot be read, and everything that is wrong with them."""
-    known = {name: text for name, text in environ.items() if not _is_unknown(name, environ)}
-    findings = [
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was made of the settings: defaults stand in for what could not be read, whose variables are ``unread``."""
+
+    settings: Settings
+    unread: frozenset[str] = frozenset()
+    findings: tuple[Finding, ...] = ()
+
+
+def read_settings(environ: Mapping[str, str]) -> Reading:
+    """The settings and everything that is wrong with them; what is wrong with one leaves the others as they are."""
+    unknown = [
         Finding(
             "settings",
             Severity.WARNING,
-            str(unknown),
+            str(each),
             "What was meant to be set has its default instead.",
-            (f"unset {unknown.name}",) if unknown.nearest is None
-            else (f'export {unknown.nearest}="${unknown.name}"; unset {unknown.name}',),
+            (f"unset {each.name}",) if each.nearest is None
+            else (f'export {each.nearest}="${each.name}"; unset {each.name}',),
         )
-        for unknown in unknown_variables(environ)
+        for each in unknown_variables(environ)
     ]  # fmt: skip
-    try:
-        return Settings.from_env(known), findings
-    except InvalidSettings as error:
-        return Settings(), [
-            *findings,
-            *(
-                Finding(
-                    "settings",
-                    Severity.ERROR,
-                    problem,
-                    "Nothing that reads its settings from the environment starts with this value.",
-                    (f"export {problem.partition('=')[0]}=…",),
-                )
-                for problem in error.problems
-            ),
-        ]
+    settings, problems = Settings.read(environ)
+    wrong = [
+        Finding(
+            "settings",
+            Severity.ERROR,
+            problem.text,
+            "Nothing that reads its settings from the environment starts with this value.",
+            tuple(f"export {name}=…" for name in problem.variables),
+        )
+        for problem in problems
+    ]
+    unread = frozenset(name for problem in problems for name in problem.variables)
+    return Reading(settings, unread, (*unknown, *wrong))
 
 
-def check_settings(
-    settings: Settings, tables: Sequence[TableName], *, has_destination: bool
-) -> list[Finding]:
-    """What a relay with these settings would miss."""
+def check_settings(reading: Reading, tables: Sequence[TableName], *, has_destination: bool) -> list[Finding]:
+    """What a relay with these settings would miss. A setting that cannot be read is not missing."""
     findings: list[Finding] = []
-    if not tables:
+    if not tables and "OUTBOX_RELAY_TABLES" not in reading.unread:
         findings.append(
             Finding(
                 "settings",
@@ -60,7 +63,7 @@ def check_settings(
                 ("export OUTBOX_RELAY_TABLES=schema.name",),
             )
         )
-    if not settings.relay_enabled:
+    if not reading.settings.relay_enabled:
         findings.append(
             Finding(
                 "settings",
@@ -70,7 +73,7 @@ def check_settings(
                 ("export OUTBOX_RELAY_ENABLED=true",),
             )
         )
-    if not has_destination:
+    if not has_destination and "OUTBOX_RELAY_TO" not in reading.unread:
         findings.append(
             Finding(
                 "settings",
@@ -81,7 +84,3 @@ def check_settings(
             )
         )
     return findings
-
-
-def _is_unknown(name: str, environ: Mapping[str, str]) -> bool:
-    return bool(unknown_variables({name: environ[name]}))

@@ -74,7 +74,7 @@ async def check_bloat(case: TableCase) -> list[Finding]:
                     f"the index {index['name']} has {_megabytes(index['bytes'])} for what needs about"
                     f" {_megabytes(index['needed'])}",
                     "It takes disk and memory that nothing uses.",
-                    (f'REINDEX INDEX CONCURRENTLY "{table.schema}"."{index["name"]}"',),
+                    (index["mend"],),
                     table,
                 )
             )

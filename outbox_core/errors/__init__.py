@@ -50,7 +50,8 @@
         ├── NotAnOutboxMessage           PROVIDER.NOT_AN_OUTBOX_MESSAGE
         ├── PermanentError               PROVIDER.PERMANENT
         │   └── AllPermanent             PROVIDER.ALL_PERMANENT      (also an ExceptionGroup)
-        └── RetryAfter                   PROVIDER.RETRY_AFTER
+        ├── RetryAfter                   PROVIDER.RETRY_AFTER
+        └── UnsupportedRecord            PROVIDER.UNSUPPORTED_RECORD (also a TypeError)
 
 Each class has a stable ``code`` whose first part is its family. Codes are what dead letters are grouped by, so a code
 is never renamed or reused; `docs/reference/errors.md` gives the cause and the cure of each.
@@ -94,6 +95,7 @@ from outbox_core.errors.providers import (
     PermanentError,
     ProviderError,
     RetryAfter,
+    UnsupportedRecord,
 )
 from outbox_core.errors.root import OutboxError, RelayFailed
 from outbox_core.errors.storage import (
@@ -170,5 +172,6 @@ __all__ = [
     "StorageUnavailable",
     "TransactionError",
     "UnboundedFilter",
+    "UnsupportedRecord",
     "UnsupportedTransaction",
 ]

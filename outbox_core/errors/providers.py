@@ -97,3 +97,14 @@ class NotAnOutboxMessage(ProviderError, ValueError):
             " it may come from another producer on the same destination"
         )
         self.reason = reason
+
+
+class UnsupportedRecord(ProviderError, TypeError):
+    """Raised when what is to be read back is not a record as the adapter's own client gives it to a consumer."""
+
+    code: ClassVar[str] = "PROVIDER.UNSUPPORTED_RECORD"
+
+    def __init__(self, expected: str, record: object, why: str = "") -> None:
+        kind = type(record)
+        found = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+        super().__init__(f"expected {expected}, got {found}{f': {why}' if why else ''}")

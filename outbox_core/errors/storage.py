@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from outbox_core.errors.root import OutboxError
@@ -17,17 +18,22 @@ class StorageError(OutboxError):
 
 
 class PermissionDenied(StorageError):
-    """Raised when the database role may not do what was asked; ``schema.roles`` prints the grants each role needs."""
+    """Raised when the database role may not do what was asked; ``schema.roles`` prints the grants each role needs.
+
+    ``missing`` has the grants that a relay lacked when it started, such as ``DELETE ON shop.orders_outbox``.
+    """
 
     code: ClassVar[str] = "STORAGE.PERMISSION"
 
-    def __init__(self, table: TableName, action: str) -> None:
+    def __init__(self, table: TableName, action: str, missing: Sequence[str] = ()) -> None:
+        lacks = f"; it lacks {', '.join(missing)}" if missing else ""
         super().__init__(
             f"the database role may not {action} {table}; grant it what its part needs:"
             f" `outbox schema roles --table {table}` or outbox_core.schema.roles({str(table)!r}, ...) prints the"
-            " statements"
+            f" statements{lacks}"
         )
         self.table = table
+        self.missing = tuple(missing)
 
 
 class StorageTimeout(StorageError):

@@ -1,9 +1,11 @@
-"""aiohttp: relays in the application's ``cleanup_ctx``, health routes, and the outbox of a request's transaction.
+"""aiohttp: relays in the application's ``cleanup_ctx``, health routes, and the outbox of a request's transaction::
 
-relays = AppRelays(Settings.from_env)
-app = web.Application()
-app.cleanup_ctx.append(outbox_context(relays))
-app.add_routes(health_routes(relays))
+    relays = AppRelays(Settings.from_env)
+    app = web.Application()
+    app.cleanup_ctx.append(outbox_context(relays))
+    app.add_routes(health_routes(relays))
+
+`docs/how-to/web.md` has the whole of it.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ def outbox_context(relays: AppRelays) -> Callable[[web.Application], AsyncIterat
 def bound_outbox(
     outbox: Outbox, transaction_of: Callable[[web.Request], T]
 ) -> Callable[[web.Request], BoundOutbox[T]]:
-    """A function of a request that binds the outbox to the connection or session which the request carries.
+    """A function of a request that binds the outbox to the connection or session which the request carries::
 
         orders_of = bound_outbox(outbox, lambda request: request[CONNECTION])
         await orders_of(request).enqueue(message)

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, cast
 
 from outbox_core.config import Settings
-from outbox_core.errors import ConfigError, OutboxError
+from outbox_core.errors import ConfigError, InvalidSettings, OutboxError
 from outbox_core.integrations.health import AppHealth
 from outbox_core.relay import Relay
 from outbox_core.relay.health import HealthLimits
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from outbox_core.message import DispatchedMessage
     from outbox_core.observer import Observer
 
-Given: TypeAlias = Relay | Sequence[Relay] | Settings | None
-"""A relay, several, what settings ask for, or none in this process."""
-Source: TypeAlias = Given | Callable[[], Given | Awaitable[Given]]
-"""Or a function that is called at every start and makes them; what it raises is an error of the start."""
+Given: TypeAlias = Relay | Sequence[Relay] | Settings
+"""A relay, several, or what settings ask for; an empty sequence is none in this process."""
+Source: TypeAlias = Given | Callable[[], Given | Awaitable[Given]] | None
+"""Or a function that is called at every start and makes them; what it raises is an error of the start. Or none."""
 
 _LIMITS: Final = HealthLimits()
 _FIRST_RETRY: Final = 1.0
@@ -34,10 +34,14 @@ _logger: Final = logging.getLogger("outbox_core.integrations")
 
 
 class AppRelays:
-    """The relays of one process of an application.
+    """The relays of one process of an application::
 
         relays = AppRelays(Relay(dsn, table="orders_outbox", dispatcher=publish))
         relays = AppRelays(Settings.from_env)       # whether there is one, and which, the environment says
+
+    None says that no relay runs in this process. A function must say so with an empty sequence: one that returns None
+    has most likely forgotten its ``return``. Settings say so with ``OUTBOX_RELAY_ENABLED=false``, or with no table; a
+    destination without a table is a mistake, and an error of the start.
 
     With ``on_start_error="fail"`` whatever keeps a relay from starting keeps the application from starting, with that
     one error. ``"degrade"`` lets it serve: the error is logged as critical, `health` is not ready, and the start is
@@ -147,16 +151,12 @@ class AppRelays:
         self._relays = relays
 
     async def _made(self) -> tuple[Relay, ...]:
-        given: object = self._source
-        if callable(given):
-            given = given()
-            if inspect.isawaitable(given):
-                given = await given
+        given: object = await self._given()
         self._stop_within = DEFAULT_GRACE if self._grace is None else self._grace
         if isinstance(given, Settings):
             if self._grace is None:
                 self._stop_within = given.relay_grace
-            given = given.make_relay(self._dispatcher, observers=self._observers)
+            given = self._asked_for(given)
         elif self._dispatcher is not None or self._observers:
             raise ConfigError(
                 "dispatcher and observers are for a relay made from settings; give them to the Relay itself"
@@ -165,14 +165,45 @@ class AppRelays:
             return ()
         if isinstance(given, Relay):
             return (given,)
+        found = type(given).__name__
         if isinstance(given, Sequence) and not isinstance(given, str | bytes):
             several = tuple(cast("Sequence[object]", given))
             if all(isinstance(each, Relay) for each in several):
                 return cast("tuple[Relay, ...]", several)
         raise ConfigError(
             f"expected a Relay, a sequence of them, Settings, None or a function that makes one of these,"
-            f" got {type(given).__name__}"
+            f" got {found}"
         )
+
+    async def _given(self) -> object:
+        if not callable(self._source):
+            return self._source
+        made = cast("object", self._source())
+        if inspect.isawaitable(made):
+            made = cast("object", await made)
+        if made is None:
+            raise ConfigError(
+                "the function that makes the application's relays returned None; return a Relay, several or"
+                " Settings, or () when none is to run in this process"
+            )
+        return made
+
+    def _asked_for(self, settings: Settings) -> Relay | None:
+        if settings.relay_enabled and not settings.relay_tables:
+            if settings.relay_to is not None:
+                raise InvalidSettings(
+                    [
+                        (
+                            "OUTBOX_RELAY_TO says where messages go and OUTBOX_RELAY_TABLES names no table, so nothing"
+                            " would be delivered: name the tables, or set OUTBOX_RELAY_ENABLED=false"
+                        )
+                    ]
+                )
+            _logger.warning(
+                "no outbox relay runs in this process: OUTBOX_RELAY_TABLES names no table"
+                " (OUTBOX_RELAY_ENABLED=false says that this is meant)"
+            )
+        return settings.make_relay(self._dispatcher, observers=self._observers)
 
     async def _keep_trying(self) -> None:
         wait = _FIRST_RETRY

@@ -39,16 +39,20 @@ class BoundOutbox(Generic[T]):
     async def enqueue(self, message: Message, *, serialize_key: bool = False) -> int:
         """Write one message; see `Outbox.enqueue`."""
         self._check()
-        return await self.outbox.enqueue(self.tx, message, serialize_key=serialize_key)
+        return await self.outbox.enqueue(self._writes_on(), message, serialize_key=serialize_key)
 
     async def enqueue_many(self, messages: Iterable[Message], *, serialize_key: bool = False) -> list[int]:
         """Write many messages; see `Outbox.enqueue_many`."""
         self._check()
-        return await self.outbox.enqueue_many(self.tx, messages, serialize_key=serialize_key)
+        return await self.outbox.enqueue_many(self._writes_on(), messages, serialize_key=serialize_key)
 
     def end(self) -> None:
         """Enqueue no more: the transaction is about to end."""
         self._ended = True
+
+    def _writes_on(self) -> object:
+        """The transaction that messages are written in; another than ``tx`` where that is a double."""
+        return self.tx
 
     def _check(self) -> None:
         if self._ended:
@@ -60,11 +64,13 @@ class BoundOutbox(Generic[T]):
 
 @asynccontextmanager
 async def bound(outbox: Outbox, begin: Begin[T]) -> AsyncGenerator[BoundOutbox[T]]:
-    """Open a transaction and bind the outbox to it: both commit at the end of the block, or neither.
+    """Open a transaction and bind the outbox to it: both commit at the end of the block, or neither::
 
-    async with bound(outbox, sessions.begin) as orders:
-        orders.tx.add(Order(...))
-        await orders.enqueue(Message("shop.order.placed.v1", {"order": 7}))
+        async with bound(outbox, sessions.begin) as orders:
+            orders.tx.add(Order(...))
+            await orders.enqueue(Message("shop.order.placed.v1", {"order": 7}))
+
+    What the block raises rolls both back.
     """
     async with begin() as tx:
         binding = BoundOutbox(outbox, tx)
@@ -74,12 +80,19 @@ async def bound(outbox: Outbox, begin: Begin[T]) -> AsyncGenerator[BoundOutbox[T
             binding.end()
 
 
-def begin_on(pool: asyncpg.Pool[Any], *, timeout: float = 10.0) -> Begin[Any]:
-    """What `bound` takes, for an asyncpg pool: a connection within ``timeout`` seconds, and a transaction on it."""
+def begin_on(
+    pool: asyncpg.Pool[Any] | Callable[[], asyncpg.Pool[Any]], *, timeout: float = 10.0
+) -> Begin[Any]:
+    """What `bound` takes, for an asyncpg pool: a connection within ``timeout`` seconds, and a transaction on it.
+
+    A pool belongs to an event loop, so an application opens it in its lifespan; where it is not there yet, give a
+    function that is asked for it at each transaction: ``begin_on(lambda: app.state.pool)``.
+    """
 
     @asynccontextmanager
     async def begin() -> AsyncGenerator[Any]:
-        async with pool.acquire(timeout=timeout) as connection, connection.transaction():
+        opened = pool() if callable(pool) else pool
+        async with opened.acquire(timeout=timeout) as connection, connection.transaction():
             yield connection
 
     return begin

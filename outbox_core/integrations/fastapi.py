@@ -1,7 +1,9 @@
-"""FastAPI: relays in the application's lifespan, health routes, and the outbox as a dependency.
+"""FastAPI: relays in the application's lifespan, health routes, and the outbox as a dependency::
 
-relays = AppRelays(Settings.from_env)
-app = FastAPI(lifespan=outbox_lifespan(relays), routes=health_routes(relays))
+    relays = AppRelays(Settings.from_env)
+    app = FastAPI(lifespan=outbox_lifespan(relays), routes=health_routes(relays))
+
+`docs/how-to/web.md` has the whole of it.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ __all__ = [
     "begin_on",
     "bound",
     "bound_outbox",
+    "dependency_of",
     "health_routes",
     "metrics_route",
     "outbox_lifespan",
@@ -45,7 +48,7 @@ _EXITS_AFTER_THE_RESPONSE: Final = (0, 118)
 
 
 def outbox_transaction(outbox: Outbox, begin: Begin[T]) -> Any:
-    """A dependency that opens a transaction for the request, and gives the outbox bound to it.
+    """A dependency that opens a transaction for the request, and gives the outbox bound to it::
 
         Orders = Annotated[BoundOutbox[AsyncSession], outbox_transaction(outbox, sessions.begin)]
 
@@ -56,7 +59,7 @@ def outbox_transaction(outbox: Outbox, begin: Begin[T]) -> Any:
 
     It commits when the path function has returned and before the response is sent, so that nobody is told of what was
     not committed; whatever the function raises, an HTTPException too, rolls back. Raises `ConfigError` with FastAPI
-    0.118 to 0.120, where that cannot be had.
+    0.118 to 0.120, where that cannot be had. Tests put something else in its place by `dependency_of`.
     """
 
     async def transaction() -> AsyncGenerator[BoundOutbox[T]]:
@@ -72,7 +75,7 @@ def outbox_transaction(outbox: Outbox, begin: Begin[T]) -> Any:
 
 
 def bound_outbox(outbox: Outbox, session: Any) -> Any:
-    """A dependency that binds the outbox to what your own dependency gives: a session or a connection.
+    """A dependency that binds the outbox to what your own dependency gives: a session or a connection::
 
         SessionDep = Annotated[AsyncSession, Depends(get_session, scope="function")]
         OrdersDep = Annotated[BoundOutbox[AsyncSession], bound_outbox(outbox, SessionDep)]
@@ -82,14 +85,36 @@ def bound_outbox(outbox: Outbox, session: Any) -> Any:
     A dependency that commits at its end needs ``scope="function"``, or it commits after the response was sent.
     """
     kind = inspect.Parameter.KEYWORD_ONLY
-    if get_origin(session) is Annotated and any(
-        isinstance(part, params.Depends) for part in get_args(session)
-    ):
+    if _marker(session) is not session:
         return _depends(_Binding(outbox, inspect.Parameter("tx", kind, annotation=session)))
-    if isinstance(session, params.Depends):
-        return _depends(_Binding(outbox, inspect.Parameter("tx", kind, default=session, annotation=Any)))
+    return _depends(_Binding(outbox, inspect.Parameter("tx", kind, default=session, annotation=Any)))
+
+
+def dependency_of(annotation: Any) -> Callable[..., Any]:
+    """The function behind a dependency, which is what ``app.dependency_overrides`` goes by::
+
+        Orders = Annotated[BoundOutbox[AsyncSession], outbox_transaction(outbox, sessions.begin)]
+
+        other = outbox_transaction(outbox, test_sessions.begin)
+        app.dependency_overrides[dependency_of(Orders)] = dependency_of(other)
+
+    ``annotation`` is what path functions are annotated with, or the ``Depends`` in it. In tests without a database,
+    `outbox_core.testing.fastapi.override_outbox` does it all.
+    """
+    dependency = _marker(annotation).dependency
+    if dependency is None:
+        raise ConfigError("this Depends() names no function, so there is nothing to override by")
+    return dependency
+
+
+def _marker(annotation: Any) -> params.Depends:
+    """The ``Depends`` itself, or the one in an annotation."""
+    parts = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+    for part in parts:
+        if isinstance(part, params.Depends):
+            return part
     raise ConfigError(
-        f"expected Depends(…) or Annotated[…, Depends(…)] as path functions have it, got {session!r}"
+        f"expected Depends(…) or Annotated[…, Depends(…)] as path functions have it, got {annotation!r}"
     )
 
 

@@ -1,7 +1,9 @@
-"""Litestar: a plugin that runs the relays and adds health routes, and the outbox as a dependency.
+"""Litestar: a plugin that runs the relays and adds health routes, and the outbox as a dependency::
 
-relays = AppRelays(Settings.from_env)
-app = Litestar(handlers, plugins=[OutboxPlugin(relays)])
+    relays = AppRelays(Settings.from_env)
+    app = Litestar(handlers, plugins=[OutboxPlugin(relays)])
+
+`docs/how-to/web.md` has the whole of it.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ class OutboxPlugin:
 
 
 def outbox_transaction(outbox: Outbox, begin: Begin[Any]) -> Provide:
-    """A dependency that opens a transaction for the request, and gives the outbox bound to it.
+    """A dependency that opens a transaction for the request, and gives the outbox bound to it::
 
         @post("/orders", dependencies={"orders": outbox_transaction(outbox, sessions.begin)})
         async def place(data: Order, orders: NamedDependency[BoundOutbox]) -> None: ...
@@ -90,9 +92,11 @@ def outbox_transaction(outbox: Outbox, begin: Begin[Any]) -> Provide:
 
 
 def bound_outbox(outbox: Outbox, dependency: str) -> Provide:
-    """A dependency that binds the outbox to the session or connection that another one, named here, gives.
+    """A dependency that binds the outbox to the session or connection that another one, named here, gives::
 
-    dependencies={"db_session": Provide(get_session), "orders": bound_outbox(outbox, "db_session")}
+        dependencies={"db_session": Provide(get_session), "orders": bound_outbox(outbox, "db_session")}
+
+    Litestar finds that one by its name.
     """
     if not dependency.isidentifier():
         raise ConfigError(f"expected the name of a dependency, such as 'db_session', got {dependency!r}")

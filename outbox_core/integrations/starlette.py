@@ -1,7 +1,9 @@
-"""Starlette: relays in the application's lifespan, health routes, and the outbox of a request's transaction.
+"""Starlette: relays in the application's lifespan, health routes, and the outbox of a request's transaction::
 
-relays = AppRelays(Settings.from_env)
-app = Starlette(routes=[*routes, *health_routes(relays)], lifespan=outbox_lifespan(relays))
+    relays = AppRelays(Settings.from_env)
+    app = Starlette(routes=[*routes, *health_routes(relays)], lifespan=outbox_lifespan(relays))
+
+`docs/how-to/web.md` has the whole of it.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ def outbox_lifespan(relays: AppRelays, *, lifespan: Lifespan[Any] | None = None)
 def bound_outbox(
     outbox: Outbox, transaction_of: Callable[[Request], T]
 ) -> Callable[[Request], BoundOutbox[T]]:
-    """A function of a request that binds the outbox to the connection or session which the request carries.
+    """A function of a request that binds the outbox to the connection or session which the request carries::
 
         orders_of = bound_outbox(outbox, lambda request: request.state.session)
         await orders_of(request).enqueue(message)

@@ -38,11 +38,13 @@ class HealthLimits:
 
 @dataclass(frozen=True, slots=True)
 class TableHealth:
-    """One table of a relay. ``term`` is None while the relay stands by. ``status`` is the last look at it."""
+    """One table of a relay. ``term`` is None while the relay stands by. ``status`` is the last look at it, taken
+    ``age`` seconds ago; both are None before the first."""
 
     table: TableName
     term: int | None
     status: TableStatus | None
+    age: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,9 @@ class Health:
     lag: float | None
     """Seconds that the oldest pending message of all tables has waited, as of the last look. None when not known."""
     pending: Count | None
+    """Of all tables, as of the last look. None when not known."""
+    age: float | None
+    """Seconds since that look, the oldest of the tables': lag and pending are as old. None when not known."""
     reasons: tuple[str, ...]
     tables: tuple[TableHealth, ...]
 
@@ -73,6 +78,7 @@ class Health:
             "lagging": self.lagging,
             "lag_seconds": self.lag,
             "pending": pending,
+            "figures_age_seconds": None if self.age is None else round(self.age, 3),
             "reasons": list(self.reasons),
         }
 
@@ -140,13 +146,19 @@ class Vitals:
             lagging=bool(lagging),
             lag=max(ages) if complete else None,
             pending=sum((status.pending for status in statuses), Count(0)) if complete else None,
+            age=max(now - at for at, _ in self._looks.values()) if complete else None,
             reasons=tuple(reasons),
-            tables=tuple(self._table(table) for table in self._tables),
+            tables=tuple(self._table(table, now) for table in self._tables),
         )
 
-    def _table(self, table: TableName) -> TableHealth:
+    def _table(self, table: TableName, now: float) -> TableHealth:
+        term = self._terms.get(table)
         look = self._looks.get(table)
-        return TableHealth(table, self._terms.get(table), None if look is None else look[1])
+        return (
+            TableHealth(table, term, None, None)
+            if look is None
+            else TableHealth(table, term, look[1], now - look[0])
+        )
 
     def _lagging(self, now: float, limits: HealthLimits) -> list[str]:
         if self._measured_every is None:

@@ -13,7 +13,6 @@ from outbox_core.errors import (
     InvalidTableName,
     PermissionDenied,
     SchemaError,
-    SchemaMismatch,
     SchemaNotEmpty,
     SchemaTooNew,
     SchemaTooOld,
@@ -38,7 +37,7 @@ from outbox_core.schema.migration import (
     statements,
 )
 from outbox_core.schema.verification import verify
-from outbox_core.stores.postgres.catalog.expected import LEADER_TABLE, OUTBOX, VERSION_TABLE
+from outbox_core.stores.postgres.catalog.expected import LEADER_TABLE, VERSION_TABLE
 from outbox_core.stores.postgres.catalog.read import read_kind, read_version
 from outbox_core.stores.postgres.sql import render
 from outbox_core.table import TableName
@@ -192,11 +191,7 @@ async def _recorded(connection: Connection, table: TableName) -> int:
     if kind in _NOT_TABLES:
         raise SchemaError(table, f"the name belongs to {_NOT_TABLES[kind]}; choose another")
     if recorded == 0:
-        report = await verify(connection, table)
-        missing = sum(each.kind == "column" and each.found == "missing" for each in report.errors)
-        if missing > len(OUTBOX.columns) / 2:
-            raise SchemaMismatch(table, ())
-        report.raise_if_different()
+        (await verify(connection, table)).raise_if_different()
     return recorded
 
 

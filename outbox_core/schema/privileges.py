@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from outbox_core.errors import ConfigError
+from outbox_core.jsonb import SURROGATE
 from outbox_core.schema.mends import quote
 from outbox_core.stores.postgres.sql import render
 from outbox_core.table import TableName
@@ -48,8 +49,11 @@ def roles(
 
 
 def _quoted(part: str, role: str) -> str:
-    if not role or "\0" in role or len(role.encode()) > _MAX_ROLE_BYTES:
+    if not isinstance(role, str):
+        raise ConfigError(f"the role of the {part} must be a str, got {type(role).__name__}")
+    if SURROGATE.search(role) is not None or "\0" in role or not 0 < len(role.encode()) <= _MAX_ROLE_BYTES:
         raise ConfigError(
-            f"the role of the {part} must have 1 to {_MAX_ROLE_BYTES} bytes and no NUL character, got {role!r}"
+            f"the role of the {part} must have 1 to {_MAX_ROLE_BYTES} bytes of UTF-8 and no NUL character,"
+            f" got {role[: _MAX_ROLE_BYTES + 1]!r}"
         )
     return quote(role)

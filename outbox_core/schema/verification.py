@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from outbox_core.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
+from outbox_core.errors import SchemaMismatch, SchemaMissing, SchemaTooNew, SchemaTooOld
 from outbox_core.schema.arguments import check_connection
 from outbox_core.schema.compare import compare_relation, compare_sequence
 from outbox_core.schema.mends import mend, table_definition
@@ -33,7 +33,7 @@ from outbox_core.stores.postgres.catalog.read import (
 from outbox_core.table import TableName
 
 if TYPE_CHECKING:
-    from outbox_core.stores.postgres.catalog.read import Connection
+    from outbox_core.stores.postgres.catalog.read import Connection, Relation
 
 _MAY_CHANGE: Final[frozenset[Kind]] = frozenset({"check", "index", "parameter"})
 """What the next schema version may have in another form while this library still works on it."""
@@ -50,7 +50,8 @@ async def verify(connection: Connection, table: str | TableName) -> Report:
     foreign keys and AFTER triggers of the user's own are tolerated. On a schema one version ahead, checks, indexes and
     parameters that differ are warnings.
 
-    Raises `SchemaMissing` when there is no such table.
+    Raises `SchemaMissing` when there is no such table, and `SchemaMismatch` without a difference when it is somebody
+    else's: nothing would make an outbox of it.
     """
     name = TableName.parse(table)
     check_connection(name, connection)
@@ -60,6 +61,8 @@ async def verify(connection: Connection, table: str | TableName) -> Report:
             raise SchemaMissing(name)
         sequence = await read_sequence(connection, name, name.name + SEQUENCE_SUFFIX)
         recorded = await read_version(connection, name)
+        if not recorded and _is_foreign(relation):
+            raise SchemaMismatch(name, ())
         shared = [
             *await _shared(connection, AuditName.of(name), AUDIT),
             *await _shared(connection, TableName(name.schema, LEADER_TABLE), LEADER),
@@ -88,21 +91,31 @@ async def version(connection: Connection, table: str | TableName) -> int:
 async def require(connection: Connection, table: str | TableName) -> int:
     """Make sure, with two cheap reads, that this library works on a table's schema; returns the recorded version.
 
-    Works are the current version and the next, so that the schema is upgraded before the code. Raises `SchemaMissing`,
-    `SchemaTooOld` or `SchemaTooNew`. For a role that may not read the version only the table's existence is checked.
+    It works on the current version and the next, so that the schema is upgraded before the code. Raises
+    `SchemaMissing`, `SchemaTooOld` or `SchemaTooNew`, and `SchemaMismatch` for a table of somebody else's or one whose
+    version is not on record. To a role that may not read the version, any outbox counts as current.
     """
     name = TableName.parse(table)
     check_connection(name, connection)
     if not await relation_exists(connection, name):
         raise SchemaMissing(name)
     recorded = await read_version(connection, name)
-    if recorded is None:
-        return CURRENT_VERSION
+    if not recorded:
+        report = await verify(connection, name)
+        if recorded is None:
+            return CURRENT_VERSION
+        report.raise_if_different()
     if recorded < CURRENT_VERSION:
         raise SchemaTooOld(name, recorded, CURRENT_VERSION)
     if recorded > CURRENT_VERSION + 1:
         raise SchemaTooNew(name, recorded, CURRENT_VERSION + 1)
     return recorded
+
+
+def _is_foreign(relation: Relation) -> bool:
+    """Whether most of what makes an outbox is not there at all."""
+    missing = OUTBOX.columns.keys() - relation.columns.keys()
+    return len(missing) > len(OUTBOX.columns) / 2
 
 
 async def _shared(connection: Connection, table: TableName, expected: Shape) -> list[Difference]:

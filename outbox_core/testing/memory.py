@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 from uuid import UUID
 
 from outbox_core.encoding import encode_json
 from outbox_core.errors import UnsupportedTransaction
+from outbox_core.integrations.bound import BoundOutbox
 from outbox_core.outbox import DEFAULT_MAX_BYTES, Outbox
 from outbox_core.record import State, StoredMessage
 from outbox_core.relay import Relay
@@ -29,6 +30,22 @@ _DRIVERS: Final = frozenset({"asyncpg", "builtins", "psycopg", "psycopg_pool", "
 """Where an object comes from that is a mistake instead of a double of a connection: a pool, an engine, None."""
 
 _STEADY: Final[dict[str, Any]] = {"backoff_jitter": 0.0}
+
+
+T = TypeVar("T")
+
+
+class _Bound(BoundOutbox[T]):
+    """Shows a double as the request's transaction, and writes into one that can be rolled back."""
+
+    __slots__ = ("_transaction",)
+
+    def __init__(self, outbox: Outbox, tx: T, transaction: MemoryTransaction) -> None:
+        super().__init__(outbox, tx)
+        self._transaction = transaction
+
+    def _writes_on(self) -> object:
+        return self._transaction
 
 
 class MemoryOutbox(Outbox):
@@ -68,6 +85,19 @@ class MemoryOutbox(Outbox):
     def transaction(self) -> AbstractAsyncContextManager[MemoryTransaction]:
         """Begin; commit at the end of the block, or roll back when it raises."""
         return self.store.transaction()
+
+    @asynccontextmanager
+    async def bound(self, tx: T) -> AsyncGenerator[BoundOutbox[T]]:
+        """What a request gets from a web integration, with ``tx``, a double of a session, in place of a real one.
+
+        What it enqueues is there when the block ends, and gone when the block raises.
+        """
+        async with self.transaction() as transaction:
+            binding = _Bound(self, tx, transaction)
+            try:
+                yield binding
+            finally:
+                binding.end()
 
     async def enqueue(
         self, tx: object, message: Message, *, serialize_key: bool = False, allow_autocommit: bool = False

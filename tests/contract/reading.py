@@ -49,9 +49,9 @@ class ReadingContract:
         avro = Message("shop.avro.v1", body=b"\x00", content_type="application/avro", tenant_id=A)
         async with sessions.begin() as tx:
             outbox = Outbox(TABLE)
-            await outbox.enqueue_many(tx, [message(tenant_id=A), avro])
+            await outbox.enqueue_many(tx, [message(tenant_id=A, headers={"x-a": "1"}), avro])
             for rows in (await outbox.pending(tx), await outbox.pending(tx, tenant_id=A)):
-                assert [row.payload for row in rows] == [None, None]
+                assert [(row.payload, row.headers) for row in rows] == [(None, None)] * 2
             row = await outbox.get(tx, avro.event_id)
             assert row is not None
             assert row.payload is None

@@ -1,4 +1,4 @@
-"""The parts of the reference that are written from the code. ``python -m tests.docs.generated`` brings them up to date.
+"""The parts of the pages that are written from the code. ``python -m tests.docs.generated`` brings them up to date.
 
 Each stands between ``<!-- begin name -->`` and ``<!-- end name -->``.
 """
@@ -16,8 +16,10 @@ from outbox_core.cli.registry import COMMANDS
 from outbox_core.cli.root import root
 from outbox_core.config import VARIABLES, Settings
 from tests.docs.markdown import REPOSITORY
+from tests.mutations import page as mutations
 
 REFERENCE = REPOSITORY / "docs" / "reference"
+EXPLANATION = REPOSITORY / "docs" / "explanation"
 
 
 def settings() -> str:
@@ -98,6 +100,7 @@ PARTS: dict[tuple[Path, str], Callable[[], str]] = {
     (REFERENCE / "settings.md", "settings"): settings,
     (REFERENCE / "cli.md", "commands"): commands,
     (REFERENCE / "cli.md", "exit codes"): exit_codes,
+    (EXPLANATION / "mutations.md", "mutations"): mutations.documented,
 }
 
 

@@ -11,19 +11,32 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})\s*([\w+-]*)")
-_NOT_RUN = re.compile(r"<!-- not run: \S.* -->")
+_NOTE = re.compile(r"<!-- (.*) -->")
+_NOT_RUN = re.compile(r"not run: \S.*|file: \S+")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} +(.*?)\s*$")
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block: its language, text, the number of its first line, and whether a comment keeps it from running."""
+    """A fenced block: its language, text, the number of its first line, and what a comment on the line before it says.
+
+    A block that stands for a file of the reader's does not run by itself, nor does one with a reason not to.
+    """
 
     language: str
     text: str
     line: int
-    runs: bool
+    note: str
+
+    @property
+    def runs(self) -> bool:
+        return _NOT_RUN.fullmatch(self.note) is None
+
+    def noted(self, name: str) -> str | None:
+        """What follows ``name:`` in its comment."""
+        found, _, value = self.note.partition(": ")
+        return value if found == name else None
 
 
 def pages() -> list[Path]:
@@ -41,23 +54,24 @@ def name(page: Path) -> str:
 
 def blocks(text: str) -> Iterator[Block]:
     """The fenced blocks in order. An unclosed fence ends with the page, as Markdown has it."""
-    fence, language, begin, runs = "", "", 0, True
+    fence, language, begin, note = "", "", 0, ""
     body: list[str] = []
     previous = ""
     for number, line in enumerate([*text.splitlines(), ""], start=1):
         match = _FENCE.match(line)
         if not fence and match:
             fence, language, begin = match[1], match[2], number + 1
-            runs = _NOT_RUN.fullmatch(previous.strip()) is None
+            noted = _NOTE.fullmatch(previous.strip())
+            note = "" if noted is None else noted[1]
             body = []
         elif fence and match and match[1].startswith(fence) and not match[2]:
-            yield Block(language, "\n".join(body), begin, runs)
+            yield Block(language, "\n".join(body), begin, note)
             fence = ""
         elif fence:
             body.append(line)
         previous = line
     if fence:
-        yield Block(language, "\n".join(body), begin, runs)
+        yield Block(language, "\n".join(body), begin, note)
 
 
 def prose(text: str) -> str:

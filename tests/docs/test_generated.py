@@ -1,4 +1,4 @@
-"""What the reference says of settings, commands, options and exit codes is what the code says."""
+"""What the pages say of settings, commands, options, exit codes and mutations is what the code says."""
 
 from __future__ import annotations
 

@@ -83,8 +83,8 @@ class Bedside:
             timeout=PATIENCE,
         )
 
-    def execute(self, text: str) -> None:
-        """Through psql where the installation has it, otherwise through a driver."""
+    def execute(self, text: str) -> str:
+        """Through psql where the installation has it, otherwise through a driver; the rows that came back, as text."""
         text = _VARIABLE.sub(lambda found: "'" + self.variables[found[1]].replace("'", "''") + "'", text)
         if self.psql.exists():
             done = subprocess.run(
@@ -95,11 +95,14 @@ class Bedside:
                 timeout=PATIENCE,
             )
             assert done.returncode == 0, done.stderr
-            return
+            return done.stdout
+        rows: list[Any] = []
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             for statement in re.sub(r"--.*", "", text).split(";"):
                 if statement.strip():
-                    connection.execute(statement.encode())
+                    cursor = connection.execute(statement.encode())
+                    rows += cursor.fetchall() if cursor.description else []
+        return "\n".join(" ".join(map(str, row)) for row in rows)
 
     def count(self, where: LiteralString) -> int:
         statement = sql.SQL("SELECT count(*) FROM shop.orders_outbox WHERE {}").format(sql.SQL(where))
@@ -186,9 +189,10 @@ def key_goes_on(bedside: Bedside) -> None:
     assert bedside.records() == {"release": 1}
 
 
-def dead_are_replayed(bedside: Bedside) -> None:
-    assert bedside.count("dead_at IS NOT NULL AND topic = 'shop.order.placed.v1'") == 0
-    assert bedside.records()["replay"] == 5
+def dead_are_replayed_and_discarded(bedside: Bedside) -> None:
+    assert bedside.count("dead_at IS NOT NULL") == 0
+    assert bedside.count("topic = 'shop.order.test.v1'") == 0
+    assert bedside.records() == {"replay": 5, "discard": 2}
 
 
 def old_are_gone(bedside: Bedside) -> None:
@@ -197,7 +201,7 @@ def old_are_gone(bedside: Bedside) -> None:
 
 AFTER: dict[str, Callable[[Bedside], None]] = {
     "One key is stuck": key_goes_on,
-    "Dead letters rise": dead_are_replayed,
+    "Dead letters rise": dead_are_replayed_and_discarded,
     "The disk grows": old_are_gone,
 }
 
@@ -235,3 +239,78 @@ def test_every_symptom_has_its_section_in_commands_and_in_sql() -> None:
     assert tuple(found)[1:] == SYMPTOMS
     for symptom, text in found.items():
         assert {block.language for block in markdown.blocks(text)} == {"sh", "sql"}, symptom
+
+
+def block(symptom: str, first_line: str) -> str:
+    """The statements of a section that begin with this comment."""
+    (found,) = [
+        each.text for each in markdown.blocks(sections()[symptom]) if each.text.startswith(f"-- {first_line}")
+    ]
+    return found
+
+
+RELEASE = block("One key is stuck", "One that waits is due now")
+DISCARD_ONE = block("One key is stuck", "Discard one dead message")
+REPLAY = "BEGIN;" + block("Dead letters rise", "What have they in common").partition("BEGIN;")[2]
+DISCARD = block("Dead letters rise", "Discard what nobody wants")
+
+
+def test_with_psql_alone_a_dead_head_is_replayed_and_those_behind_it_go_on(bedside: Bedside) -> None:
+    (head,) = bedside.add("dead", key="order-7")
+    bedside.add("dead", key="order-8")
+    bedside.add("pending", 2, key="order-7")
+    bedside.variables.update(key="order-7", event_id=head)
+    bedside.execute(RELEASE)
+    assert bedside.count("dead_at IS NOT NULL AND key = 'order-7'") == 0
+    assert bedside.count("replays = 1 AND attempts = 0 AND last_error IS NULL AND available_at <= now()") == 1
+    assert bedside.count("dead_at IS NOT NULL") == 1
+    assert bedside.records() == {"release": 1}
+    history = bedside.shell("outbox dead history --table shop.orders_outbox --json")
+    assert '"key": "order-7"' in history.stdout
+
+
+def test_with_psql_alone_a_dead_head_is_given_up(bedside: Bedside) -> None:
+    (head,) = bedside.add("dead", key="order-7")
+    (behind,) = bedside.add("pending", key="order-7")
+    for event_id in (behind, head):
+        bedside.variables["event_id"] = event_id
+        bedside.execute(DISCARD_ONE)
+    assert bedside.count("true") == 1
+    assert bedside.count("dead_at IS NULL") == 1
+    assert bedside.records() == {"discard": 1}
+
+
+def test_a_head_in_flight_is_left_alone(bedside: Bedside) -> None:
+    bedside.add("pending", key="order-7")
+    with psycopg.connect(bedside.dsn, autocommit=True) as connection:
+        connection.execute(
+            "UPDATE shop.orders_outbox SET locked_at = now(), lock_token = gen_random_uuid(), available_at = 'infinity'"
+        )
+    bedside.variables["key"] = "order-7"
+    bedside.execute(RELEASE)
+    assert bedside.count("available_at = 'infinity' AND lock_token IS NOT NULL") == 1
+    assert bedside.records() == {}
+
+
+@pytest.mark.parametrize("statements", [RELEASE, DISCARD_ONE, REPLAY, DISCARD])
+def test_what_finds_nothing_leaves_no_record(bedside: Bedside, statements: str) -> None:
+    bedside.add("published", 2, key="order-7")
+    bedside.variables.update(key="order-7", event_id="00000000-0000-0000-0000-000000000001")
+    bedside.execute(statements)
+    with psycopg.connect(bedside.dsn, autocommit=True) as connection:
+        assert connection.execute("SELECT count(*) FROM shop.orders_outbox_audit").fetchone() == (0,)
+
+
+def test_what_came_in_is_shown_beside_what_went_out(bedside: Bedside) -> None:
+    bedside.add("pending", 4)
+    bedside.add("published", 3)
+    bedside.add("dead", 2)
+    with psycopg.connect(bedside.dsn, autocommit=True) as connection:
+        connection.execute(
+            "UPDATE shop.orders_outbox SET created_at = date_trunc('minute', now()) - interval '2 minutes',"
+            " published_at = CASE WHEN published_at IS NULL THEN NULL ELSE date_trunc('minute', now()) END,"
+            " dead_at = CASE WHEN dead_at IS NULL THEN NULL ELSE date_trunc('minute', now()) END"
+        )
+    query = block("The backlog grows", "How much came in").partition(";")[0] + ";"
+    figures = [re.findall(r"\d+", line)[-3:] for line in bedside.execute(query).splitlines() if ":" in line]
+    assert figures == [["9", "0", "0"], ["0", "3", "2"]]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
+import asyncpg
 import pytest
 
 from outbox_core.cleaner import Cleaner, CleanerSettings, Pass
@@ -116,6 +117,32 @@ async def test_a_replay_in_progress_wins(yard: Yard) -> None:
         # Within a bound: the cleaner waits for nobody.
         done = await asyncio.wait_for(Cleaner(yard.upkeep, TABLE, BOTH).clean(), 5)
     assert done == Pass(published=2, dead=2)
+    assert set(await yard.rows()) == {published[1], dead[1]}
+
+
+async def test_a_replay_that_commits_while_the_cleaner_is_at_work_wins(
+    yard: Yard, database: Database
+) -> None:
+    published = await yard.add("published", 3)
+    dead = await yard.add("dead", 3)
+    watcher = await asyncpg.connect(database.dsn)
+
+    async def waits_or_is_done() -> bool:
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = $1 AND wait_event_type = 'Lock'"
+        return cleaning.done() or bool(await watcher.fetchval(waiting, database.name))
+
+    try:
+        async with yard.connection.transaction():
+            await yard.connection.execute(
+                "UPDATE shop.orders_outbox SET published_at = NULL, dead_at = NULL, replays = replays + 1"
+                " WHERE event_id = ANY ($1)",
+                [published[1], dead[1]],
+            )
+            cleaning = asyncio.create_task(Cleaner(yard.upkeep, TABLE, BOTH).clean())
+            await until(waits_or_is_done)
+        await cleaning
+    finally:
+        await watcher.close()
     assert set(await yard.rows()) == {published[1], dead[1]}
 
 

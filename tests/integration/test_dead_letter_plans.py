@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -72,6 +72,10 @@ async def test_filters_that_make_no_sense(yard: Yard) -> None:
     for conditions in refused:
         with pytest.raises(ConfigError):
             Filter(**conditions)
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    for since in (noon, noon + timedelta(hours=1)):
+        with pytest.raises(ConfigError, match="since must be before until, got 2026-01-01T1"):
+            Filter(since=since, until=noon)
     with pytest.raises(InvalidTopicPattern):
         Filter(topic="shop.ord*")
     with pytest.raises(ConfigError, match="error code"):

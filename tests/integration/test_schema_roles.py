@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from outbox_core import schema
-from outbox_core.errors import ConfigError
+from outbox_core.errors import ConfigError, SchemaMismatch
 from tests.services.postgres import Database
 
 pytestmark = [pytest.mark.store, pytest.mark.asyncio]
@@ -229,6 +229,16 @@ async def test_verify_works_for_every_role(connection: asyncpg.Connection, roles
             assert report.version is None
             assert {each.kind for each in report.warnings} == {"privilege"}
             assert await schema.require(connection, TABLE) == schema.CURRENT_VERSION
+
+
+async def test_a_role_that_may_not_read_the_version_still_tells_a_foreign_table(
+    connection: asyncpg.Connection, roles: Roles
+) -> None:
+    await connection.execute("CREATE TABLE billing.orders (id int PRIMARY KEY)")
+    async with acting_as(connection, roles.producer):
+        for call in (schema.require, schema.verify):
+            with pytest.raises(SchemaMismatch, match="it exists and is not an outbox table"):
+                await call(connection, "billing.orders")
 
 
 async def test_only_the_parts_that_are_named(connection: asyncpg.Connection) -> None:

@@ -6,8 +6,16 @@ from typing import assert_type
 
 from outbox_core import Relay, TableName
 from outbox_core.cleaner import CleanerSettings
-from outbox_core.config import Settings, UnknownVariable, format_duration, parse_duration, unknown_variables
+from outbox_core.config import (
+    Problem,
+    Settings,
+    UnknownVariable,
+    format_duration,
+    parse_duration,
+    unknown_variables,
+)
 from outbox_core.meta import DispatchedMessage
+from outbox_core.observers.masking import Masking
 from outbox_core.relay.settings import RelaySettings
 
 
@@ -22,6 +30,8 @@ def test_settings() -> None:
     assert_type(settings.relay_tables, tuple[TableName, ...])
     assert_type(settings.make_relay(publish), Relay | None)
     assert_type(settings.as_env(), dict[str, str])
+    assert_type(Settings.read({}), tuple[Settings, list[Problem]])
+    assert_type(settings.logs.tenants, Masking)
     assert_type(unknown_variables({}), list[UnknownVariable])
     assert_type(parse_duration("1s"), float)
     assert_type(format_duration(1.0), str)

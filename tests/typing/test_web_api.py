@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import assert_type
+from collections.abc import Callable
+from typing import Any, assert_type
 
 import pytest
+from fastapi import FastAPI
 
 from outbox_core.integrations.app_relays import AppRelays
 from outbox_core.integrations.bound import BoundOutbox, bound
+from outbox_core.integrations.fastapi import dependency_of, outbox_transaction
 from outbox_core.integrations.health import AppHealth
 from outbox_core.message import Message
 from outbox_core.relay import Relay
 from outbox_core.stores.memory import MemoryTransaction
 from outbox_core.testing import MemoryOutbox
+from outbox_core.testing.fastapi import override_outbox
 
 
 @pytest.mark.asyncio
@@ -27,3 +31,14 @@ async def test_relays_and_bound_outboxes() -> None:
             assert_type(orders.tx, MemoryTransaction)
             assert_type(await orders.enqueue(Message("shop.order.placed.v1", 1)), int)
         await outbox.dispatcher.wait_for(1)
+    async with outbox.bound("a session") as orders_in_memory:
+        assert_type(orders_in_memory, BoundOutbox[str])
+        assert_type(orders_in_memory.tx, str)
+
+
+def test_overrides() -> None:
+    app = FastAPI()
+    dependency = outbox_transaction(MemoryOutbox(), MemoryOutbox().transaction)
+    with override_outbox(app, dependency) as outbox:
+        assert_type(outbox, MemoryOutbox)
+        assert_type(dependency_of(dependency), Callable[..., Any])

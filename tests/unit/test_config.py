@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from outbox_core.cleaner import CleanerSettings
 from outbox_core.config import (
     VARIABLES,
+    LogSettings,
     MetricsSettings,
     Settings,
     format_duration,
@@ -101,6 +102,8 @@ def test_every_variable_has_its_place() -> None:
         "OUTBOX_METRICS_PORT": "8000",
         "OUTBOX_LOG_FORMAT": "json",
         "OUTBOX_LOG_LEVEL": "debug",
+        "OUTBOX_LOG_TENANTS": "hash",
+        "OUTBOX_LOG_TENANTS_SECRET": "canary",
     }
     assert set(given) == {variable.name for variable in VARIABLES}
     settings = Settings.from_env(given)
@@ -114,6 +117,7 @@ def test_every_variable_has_its_place() -> None:
     assert settings.cleaner == CleanerSettings(
         enabled=False, interval=30, retention=86400, dead_retention=720 * 3600
     )
+    assert settings.logs == LogSettings(format="json", level="debug", tenants="hash", tenants_secret="canary")
     assert settings.metrics.on
     assert (settings.relay_enabled, settings.relay_grace, settings.metrics.port) == (False, 5, 8000)
     assert Settings.from_env(settings.as_env(secrets=True)) == settings
@@ -151,6 +155,7 @@ def test_an_empty_value_counts_as_not_set() -> None:
         ("PROMETHEUS_METRICS_PATH", "metrics", "a path that begins with /"),
         ("OUTBOX_METRICS_PORT", "65536", "a whole number from 0 to 65535"),
         ("OUTBOX_LOG_FORMAT", "xml", "text or json"),
+        ("OUTBOX_LOG_TENANTS", "yes", "off or hash or drop"),
     ],
 )  # fmt: skip
 def test_a_bad_value_names_variable_value_and_what_is_accepted(name: str, value: str, accepted: str) -> None:
@@ -195,14 +200,41 @@ def test_a_secret_is_in_no_message(name: str, value: str) -> None:
     assert "***" in str(raised.value)
 
 
+def test_a_database_url_that_cannot_be_used_says_why() -> None:
+    with pytest.raises(InvalidSettings) as raised:
+        Settings.from_env({"OUTBOX_DATABASE_URL": "postgresql://ada:canary@db:543x/shop"})
+    assert "the port after its host must be a number from 1 to 65535" in str(raised.value)
+    assert "canary" not in str(raised.value)
+
+
+def test_what_is_wrong_leaves_the_other_settings_as_they_are() -> None:
+    settings, problems = Settings.read(
+        {
+            "OUTBOX_DATABASE_URL": URL,
+            "OUTBOX_RELAY_TABLES": "shop.orders_outbox",
+            "OUTBOX_RELAY_BATCH_SIZE": "many",
+            "OUTBOX_RELAY_TAKEOVER": "20s",
+            "OUTBOX_CLEANER_RETENTION": "0",
+        }
+    )
+    assert [problem.variables for problem in problems] == [
+        ("OUTBOX_RELAY_BATCH_SIZE",),
+        ("OUTBOX_CLEANER_RETENTION",),
+    ]
+    assert (settings.database_url, str(settings.relay_tables[0])) == (URL, "shop.orders_outbox")
+    assert (settings.relay.takeover, settings.relay.batch_size) == (20.0, 100)
+    assert settings.cleaner == Settings().cleaner
+
+
 def test_a_secret_is_in_no_repr() -> None:
     settings = Settings.from_env(
         {
             "OUTBOX_DATABASE_URL": URL + "?password=canary",
             "OUTBOX_RELAY_TO": "nats://canary@host?stream=canary",
+            "OUTBOX_LOG_TENANTS_SECRET": "canary",
         }
     )
-    assert "canary" not in repr(settings)
+    assert "canary" not in repr(settings) + repr(settings.logs) + str(settings.as_env())
     assert "postgresql://ada:***@db/shop?password=***" in repr(settings)
 
 
@@ -211,11 +243,13 @@ def test_a_secret_is_in_no_repr() -> None:
     [
         ("postgresql://db/shop", "postgresql://db/shop"),
         ("postgresql://ada@db:5432/shop", "postgresql://ada@db:5432/shop"),
-        ("postgres://ada:canary@a,b/shop?sslmode=x", "postgres://ada:***@a,b/shop?sslmode=***"),
+        ("postgres://ada:canary@a,b/shop?sslmode=require", "postgres://ada:***@a,b/shop?sslmode=***"),
         ("postgresql://ada:can@ary@db/shop", "***"),
         ("postgresql://ada:canary#@db/shop", "***"),
         ("postgresql://ada:canary/@db", "***"),
         ("postgresql://[canary", "***"),
+        ("postgresql://ada:canary", "***"),
+        ("postgresql://ada:canary?x@db", "***"),
         ("host=db password=canary", "***"),
     ],
 )

@@ -8,7 +8,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from outbox_core.stores.postgres.connecting import address, obstacle
+from outbox_core.errors import ConfigError, StorageUnavailable
+from outbox_core.stores.postgres.connecting import address, flaw, obstacle, refusal
 
 
 @pytest.mark.parametrize(
@@ -48,11 +49,62 @@ def test_an_address_has_no_secrets(url: str, arguments: dict[str, Any], shown: s
         (ConnectionError("PostgreSQL server at CANARY rejected SSL upgrade"), "no encrypted connection"),
         (asyncpg.InvalidCatalogNameError("CANARY"), "there is no database of that name there"),
         (asyncpg.ConnectionDoesNotExistError("CANARY"), "it closed the connection at once"),
+        (
+            asyncpg.exceptions.ClientConfigurationError("CANARY"),
+            "an option of the database URL cannot be used",
+        ),
         (OSError(5, "CANARY"), "OSError"),
     ],
 )
 def test_an_error_says_what_to_do_and_not_what_it_quotes(error: BaseException, says: str) -> None:
-    text = obstacle(error)
+    text = str(obstacle(error))
     assert text.startswith(says)
     assert type(error).__name__ in text
     assert "CANARY" not in text
+
+
+PORT = "the port after its host must be a number from 1 to 65535"
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("postgresql://u:CANARY@db:nonsense/shop", PORT),
+        ("postgresql://u:CANARY@db:99999/shop", PORT),
+        ("postgresql://u:CANARY@db:0/shop", PORT),
+        ("postgresql://u:CANARY@db:-1/shop", PORT),
+        ("postgresql://u:CANARY@one:1,two:x/shop", PORT),
+        ("postgresql://u:CANARY/x@db/shop", PORT),
+        ("postgresql://u:CANARY", PORT),
+        ("postgresql://u:CAN@ARY@db/shop", "it has more than one @"),
+        ("postgresql://u:CANARY@[::1/shop", "its host or its options cannot be read"),
+        ("postgresql://u:CANARY@db/shop?sslmode", "its host or its options cannot be read"),
+        ("mysql://u:CANARY@db/shop", "it must begin with postgresql://"),
+    ],
+)
+def test_a_url_that_cannot_be_used_says_what_is_wrong_and_shows_nothing(url: str, says: str) -> None:
+    found = flaw(url)
+    assert found is not None
+    assert found.startswith(says)
+    assert "CANARY" not in found
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://",
+        "postgres://u:p%40%2F@db:6432/shop?sslmode=require&application_name=a@b",
+        "postgresql://u:p@one:1,two,[::1]:3/shop",
+        "postgresql://u@/shop?host=/run/pg",
+        "postgresql://%2Frun%2Fpg/shop",
+        "postgresql://db:/shop",
+    ],
+)
+def test_a_url_that_can_be_used_has_no_flaw(url: str) -> None:
+    assert flaw(url) is None
+
+
+def test_what_never_will_be_is_told_from_what_may_be_later() -> None:
+    assert isinstance(refusal(OverflowError("port must be 0-65535"), ""), ConfigError)
+    assert isinstance(refusal(TimeoutError(), " at db:5432/shop"), StorageUnavailable)
+    assert "at db:5432/shop: no answer" in str(refusal(TimeoutError(), " at db:5432/shop"))

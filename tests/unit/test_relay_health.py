@@ -167,9 +167,24 @@ def test_as_json(clock: Clock) -> None:
         "lagging": False,
         "lag_seconds": 3.5,
         "pending": {"value": 12, "exact": True},
+        "figures_age_seconds": 0.0,
         "reasons": [],
     }
-    assert verdict(vitals()).as_json()["pending"] is None
+    unknown = verdict(vitals()).as_json()
+    assert (unknown["pending"], unknown["figures_age_seconds"]) == (None, None)
+
+
+def test_figures_are_as_old_as_the_oldest_look_at_a_table(clock: Clock) -> None:
+    observed = vitals(TABLE, OTHER)
+    observed(events.Measured(TABLE, status(Count(1))))
+    clock.now += 10
+    first = verdict(observed)
+    assert (first.age, [table.age for table in first.tables]) == (None, [10.0, None])
+    observed(events.Measured(OTHER, replace(status(Count(2)), table=OTHER)))
+    clock.now += 2.5
+    found = verdict(observed)
+    assert (found.pending, found.age, [table.age for table in found.tables]) == (Count(3), 12.5, [12.5, 2.5])
+    assert found.as_json()["figures_age_seconds"] == 12.5
 
 
 @pytest.mark.parametrize("given", [{"max_age": -1.0}, {"max_pending": -1}, {"max_age": float("nan")}])

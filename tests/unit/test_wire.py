@@ -115,3 +115,11 @@ def test_a_row_written_by_hand_cannot_smuggle_headers(
     message: DispatchedMessage = replace(MESSAGE, meta=replace(MESSAGE.meta, **changes))
     with pytest.raises(PermanentError, match=text.replace("+", r"\+")):
         to_wire(message, form, DIALECTS[0])
+
+
+@pytest.mark.parametrize("form", FORMS[:3])
+def test_what_no_consumer_could_read_back_is_not_sent(form: CloudEvents | None) -> None:
+    with pytest.raises(PermanentError, match="invalid topic 'Orders': 'O' at position 0 is not allowed"):
+        to_wire(replace(MESSAGE, meta=replace(MESSAGE.meta, topic="Orders")), form, DIALECTS[0])
+    with pytest.raises(PermanentError, match="content type of the message is not a media type"):
+        to_wire(replace(MESSAGE, content_type="json"), form, DIALECTS[0])

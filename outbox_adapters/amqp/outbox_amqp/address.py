@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
+from outbox_amqp.placement import name_problem
 from outbox_core.adapter.cloud_events import CloudEvents
 from outbox_core.errors import InvalidUrl
 from outbox_core.url import DispatcherUrl
 
 SCHEMES: Final = ("amqp", "amqps")
 GUEST: Final = "guest"
+_LOST_ON_THE_WAY: Final = (".", "..")
 DEFAULT_PORTS: Final = {"amqp": 5672, "amqps": 5671}
 
 
@@ -45,13 +47,21 @@ class AmqpAddress:
             raise InvalidUrl(
                 url.scheme, f"it names {len(url.hosts)} hosts and the AMQP client takes exactly one"
             )
+        if url.path in _LOST_ON_THE_WAY:
+            raise InvalidUrl(
+                url.scheme,
+                "the AMQP client cannot reach a virtual host named '.' or '..': it takes them for a path",
+            )
+        exchange = options.get("exchange", "")
+        if (problem := name_problem(exchange)) is not None:
+            raise InvalidUrl(url.scheme, f"the option 'exchange' {problem}")
         return cls(
             server=host.address(DEFAULT_PORTS[url.scheme]),
             tls=url.scheme == "amqps",
             username=url.username,
             password=_password(url),
             virtual_host=url.path or "/",
-            exchange=options.get("exchange", ""),
+            exchange=exchange,
             cloud_events=CloudEvents.from_option(url.scheme, options.get("cloud_events")),
         )
 

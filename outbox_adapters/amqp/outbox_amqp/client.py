@@ -284,7 +284,10 @@ async def look_for(session: Session, exchange: str, queue: str) -> None:
 
 
 async def _clean_up(connection: Connection, wires: Wires) -> None:
+    """End what a failed start has left: its socket, then the client's own tasks."""
     wires.cut()
+    # Its socket is gone, so closing fails in whichever way the half-made client was in; the error that matters is the
+    # one of the start, which the caller raises.
     with contextlib.suppress(Exception):
         async with asyncio.timeout(1):
             await connection.close()

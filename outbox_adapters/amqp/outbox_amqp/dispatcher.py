@@ -22,8 +22,8 @@ from outbox_amqp.client import (
     look_for,
     ping,
 )
-from outbox_amqp.placement import AmqpDestination, check_destination, place
-from outbox_core.adapter.arguments import instance, optional_text
+from outbox_amqp.placement import AmqpDestination, check_destination, name_problem, place
+from outbox_core.adapter.arguments import instance, optional_text, shown_name
 from outbox_core.adapter.broker import CLOSE_TIMEOUT, CONNECT_TIMEOUT, TIMEOUT, BrokerDispatcher
 from outbox_core.adapter.client_logs import cap_at_info
 from outbox_core.adapter.client_options import checked_options, exactly_one
@@ -31,7 +31,7 @@ from outbox_core.adapter.cloud_events import CloudEvents
 from outbox_core.adapter.destination import DestinationMap, Destinations
 from outbox_core.adapter.link import Blocked
 from outbox_core.adapter.pipeline import publish_each
-from outbox_core.errors import OutboxError, ProviderError
+from outbox_core.errors import ConfigError, OutboxError, ProviderError
 
 if TYPE_CHECKING:
     from outbox_core.adapter.link import Connector
@@ -83,8 +83,10 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
             usual = address.exchange if usual is None else usual
             events = events or address.cloud_events
             connector, default_name = AmqpConnector(address, options), address.name
+        if usual and (problem := name_problem(usual)) is not None:
+            raise ConfigError(f"exchange {problem}")
         super().__init__(
-            optional_text("name", name) or default_name,
+            shown_name(name) or default_name,
             connector,
             timeout=timeout,
             connect_timeout=connect_timeout,

@@ -9,6 +9,7 @@ from aio_pika import DeliveryMode
 from aiormq import spec
 
 from outbox_core.adapter.destination import InvalidDestination
+from outbox_core.adapter.record import body_of, headers_of, part_of
 from outbox_core.adapter.wire import Dialect, from_wire, to_wire
 from outbox_core.headers import CONTENT_TYPE, EVENT_ID
 
@@ -23,6 +24,7 @@ DIALECT: Final = Dialect("ce-")
 MAX_NAME_BYTES: Final = 255
 """An AMQP short string is no longer."""
 
+_MESSAGE: Final = "one message as aio-pika gives it to a consumer"
 _ADDED_BY_THE_BROKER: Final = re.compile(
     r"x-(?:death|delivery-count|acquired-count|received-from|stream-offset|(?:first|last)-death-\w+)"
 )
@@ -66,16 +68,18 @@ def from_message(message: AbstractMessage) -> DispatchedMessage:
     """The message as it was dispatched, from what a consumer received, plain or CloudEvents.
 
     Headers of others come back as user headers, but for those that brokers add on the way, such as ``x-death``.
-    Raises `outbox_core.errors.NotAnOutboxMessage` when the library's own are missing or cannot be read.
+    Raises `outbox_core.errors.NotAnOutboxMessage` when the library's own are missing or cannot be read, and
+    `outbox_core.errors.UnsupportedRecord` for what is no such message.
     """
     headers = {
         name: value
-        for name, value in cast("dict[str, object]", message.headers).items()
+        for name, value in headers_of(message, expected=_MESSAGE).items()
         if _ADDED_BY_THE_BROKER.fullmatch(name) is None
     }
-    if message.content_type and CONTENT_TYPE not in headers:
-        headers[CONTENT_TYPE] = message.content_type
-    return from_wire(headers, message.body, DIALECT)
+    content_type = part_of(message, "content_type", expected=_MESSAGE)
+    if content_type and CONTENT_TYPE not in headers:
+        headers[CONTENT_TYPE] = content_type
+    return from_wire(headers, body_of(message, "body", expected=_MESSAGE), DIALECT)
 
 
 def check_destination(value: object, exchange: str) -> AmqpDestination:
@@ -92,11 +96,18 @@ def check_destination(value: object, exchange: str) -> AmqpDestination:
     for what, part in zip(("the exchange", "the routing key"), parts, strict=True):
         if not isinstance(part, str):
             raise InvalidDestination(f"{what} must be a str, got {type(part).__name__}")
-        if len(part.encode("utf-8", "replace")) > MAX_NAME_BYTES:
-            raise InvalidDestination(f"{what} has more than {MAX_NAME_BYTES} bytes")
-        if not part.isprintable():
-            raise InvalidDestination(f"{what} has a character that cannot be printed")
+        problem = name_problem(part)
+        if problem is not None:
+            raise InvalidDestination(f"{what} {problem}")
     destination = AmqpDestination(str(parts[0]), str(parts[1]))
     if not destination.exchange and not destination.routing_key:
         raise InvalidDestination("on the default exchange the routing key names a queue, and it is empty")
     return destination
+
+
+def name_problem(name: str) -> str | None:
+    """Why AMQP cannot carry the name of an exchange or a routing key; None when it can."""
+    size = len(name.encode("utf-8", "replace"))
+    if size > MAX_NAME_BYTES:
+        return f"has {size} bytes and at most {MAX_NAME_BYTES} are allowed"
+    return None if name.isprintable() else "has a character that cannot be printed"

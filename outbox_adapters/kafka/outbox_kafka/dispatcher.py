@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import anyio
 from aiokafka import AIOKafkaProducer
 
-from outbox_core.adapter.arguments import flag, instance, optional_text
+from outbox_core.adapter.arguments import flag, instance, shown_name
 from outbox_core.adapter.broker import CLOSE_TIMEOUT, CONNECT_TIMEOUT, TIMEOUT, BrokerDispatcher
 from outbox_core.adapter.client_logs import cap_at_info
 from outbox_core.adapter.client_options import checked_options, exactly_one
@@ -81,7 +81,7 @@ class KafkaDispatcher(BrokerDispatcher[Session]):
             events = events or address.cloud_events
             connector, default_name = KafkaConnector(address, options), address.name
         super().__init__(
-            optional_text("name", name) or default_name,
+            shown_name(name) or default_name,
             connector,
             timeout=timeout,
             connect_timeout=connect_timeout,

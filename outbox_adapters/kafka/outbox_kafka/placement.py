@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from outbox_core.adapter.destination import InvalidDestination
+from outbox_core.adapter.record import body_of, part_of
 from outbox_core.adapter.wire import Dialect, from_wire, to_wire
-from outbox_core.errors import NotAnOutboxMessage
+from outbox_core.errors import NotAnOutboxMessage, UnsupportedRecord
 from outbox_core.headers import EVENT_ID
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 DIALECT: Final = Dialect("ce_")
 MAX_TOPIC_CHARACTERS: Final = 249
 
+_RECORD: Final = "a record as aiokafka's consumer gives it"
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -51,12 +53,17 @@ def from_record(record: Record) -> DispatchedMessage:
     """The message as it was dispatched, from what a consumer received, plain or CloudEvents.
 
     Headers of others come back as user headers. Raises `outbox_core.errors.NotAnOutboxMessage` when the library's own
-    are missing or cannot be read.
+    are missing or cannot be read, and `outbox_core.errors.UnsupportedRecord` for what is no such record.
     """
-    if record.value is None:
+    if part_of(record, "value", expected=_RECORD) is None:
         raise NotAnOutboxMessage("it has no value (a tombstone)")
-    headers: dict[str, object] = {name: b"" if value is None else value for name, value in record.headers}
-    return from_wire(headers, record.value, DIALECT)
+    body = body_of(record, "value", expected=_RECORD, hint="; leave value_deserializer out of the consumer")
+    pairs: Any = part_of(record, "headers", expected=_RECORD)
+    try:
+        headers: dict[str, object] = {str(name): b"" if value is None else value for name, value in pairs}
+    except (TypeError, ValueError):
+        raise UnsupportedRecord(_RECORD, record, "its headers are not pairs of a name and a value") from None
+    return from_wire(headers, body, DIALECT)
 
 
 def check_topic_name(value: object) -> str:

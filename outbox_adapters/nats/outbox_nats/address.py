@@ -9,6 +9,7 @@ from typing import Final
 from outbox_core.adapter.cloud_events import CloudEvents
 from outbox_core.errors import InvalidUrl
 from outbox_core.url import DispatcherUrl
+from outbox_nats.placement import stream_problem
 
 SCHEMES: Final = ("nats", "nats+tls")
 DEFAULT_PORT: Final = 4222
@@ -44,6 +45,9 @@ class NatsAddress:
             raise InvalidUrl(
                 url.scheme, "the option 'stream' is empty; name a stream or leave the option out"
             )
+        stream = options.get("stream")
+        if stream is not None and (problem := stream_problem(stream)) is not None:
+            raise InvalidUrl(url.scheme, f"the option 'stream' is {stream!r}: {problem}")
         tls = url.scheme == "nats+tls"
         client_scheme = "tls" if tls else "nats"
         has_token = url.password is None
@@ -53,7 +57,7 @@ class NatsAddress:
             username=None if has_token else url.username,
             password=url.password,
             token=url.username if has_token else None,
-            stream=options.get("stream"),
+            stream=stream,
             cloud_events=CloudEvents.from_option(url.scheme, options.get("cloud_events")),
         )
 

@@ -10,13 +10,13 @@ from nats.js import JetStreamContext
 from nats.js.api import Header
 from nats.js.errors import NotFoundError
 
-from outbox_core.adapter.arguments import instance, optional_text
+from outbox_core.adapter.arguments import instance, optional_text, shown_name
 from outbox_core.adapter.broker import CLOSE_TIMEOUT, CONNECT_TIMEOUT, TIMEOUT, BrokerDispatcher
 from outbox_core.adapter.client_options import checked_options, exactly_one
 from outbox_core.adapter.cloud_events import CloudEvents
 from outbox_core.adapter.destination import DestinationMap, Destinations
 from outbox_core.adapter.pipeline import Confirmations
-from outbox_core.errors import OutboxError, PermanentError, ProviderError
+from outbox_core.errors import ConfigError, OutboxError, PermanentError, ProviderError
 from outbox_nats.address import NatsAddress
 from outbox_nats.classification import Acknowledged, classify, read_answer, unavailable
 from outbox_nats.client import (
@@ -28,7 +28,7 @@ from outbox_nats.client import (
     check_installed,
     ping,
 )
-from outbox_nats.placement import check_subject, place
+from outbox_nats.placement import check_subject, place, stream_problem
 
 if TYPE_CHECKING:
     import asyncio
@@ -84,8 +84,10 @@ class NatsDispatcher(BrokerDispatcher[Session]):
             events = events or address.cloud_events
             connector = NatsConnector(address, options, connect_timeout=connect_timeout)
             default_name = address.name
+        if expected is not None and (problem := stream_problem(expected)) is not None:
+            raise ConfigError(f"stream is {expected!r}: {problem}")
         super().__init__(
-            optional_text("name", name) or default_name,
+            shown_name(name) or default_name,
             connector,
             timeout=timeout,
             connect_timeout=connect_timeout,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from outbox_core.adapter.destination import InvalidDestination
+from outbox_core.adapter.record import body_of, headers_of
 from outbox_core.adapter.wire import Dialect, from_wire, to_wire
 from outbox_core.headers import EVENT_ID
 
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
 MESSAGE_ID: Final = "Nats-Msg-Id"
 DIALECT: Final = Dialect("ce-", percent_encoded=True)
 MAX_SUBJECT_CHARACTERS: Final = 255
+MAX_STREAM_CHARACTERS: Final = 255
 
+_MSG: Final = "one message as nats-py gives it to a subscriber"
 _SUBJECT: Final = re.compile(r"[!-)+-=?-~]+")
+_STREAM: Final = re.compile(r"[!-)+,\-0-=?-\[\]-~]+")
 _HEADER_LINE: Final = len("NATS/1.0\r\n") + len("\r\n")
 _PER_HEADER: Final = len(": ") + len("\r\n")
 _MOST_BYTES: Final = 4
@@ -65,9 +69,9 @@ def from_msg(msg: Msg) -> DispatchedMessage:
     """The message as it was dispatched, from what a consumer received, plain or CloudEvents.
 
     Headers of others come back as user headers. Raises `outbox_core.errors.NotAnOutboxMessage` when the library's own
-    are missing or cannot be read.
+    are missing or cannot be read, and `outbox_core.errors.UnsupportedRecord` for what is no such message.
     """
-    return from_wire(cast("dict[str, object]", msg.headers or {}), msg.data, DIALECT)
+    return from_wire(headers_of(msg, expected=_MSG), body_of(msg, "data", expected=_MSG), DIALECT)
 
 
 def check_subject(value: object) -> str:
@@ -87,3 +91,15 @@ def check_subject(value: object) -> str:
     if value.startswith("$"):
         raise InvalidDestination("subjects that begin with '$' are the server's own")
     return value
+
+
+def stream_problem(name: str) -> str | None:
+    """Which rule of JetStream the name of a stream breaks; None when it breaks none."""
+    if not 0 < len(name) <= MAX_STREAM_CHARACTERS:
+        return f"a stream's name has from 1 to {MAX_STREAM_CHARACTERS} characters, not {len(name)}"
+    if _STREAM.fullmatch(name) is None:
+        return (
+            "a stream's name has printable ASCII characters but no spaces, '.', '*', '>', '/' or '\\'"
+            " (a subject has dots; the stream that stores it is named without)"
+        )
+    return None

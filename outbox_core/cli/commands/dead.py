@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from outbox_core.cli import options
 from outbox_core.cli.commands.dead_changing import discard, replay, resume
 from outbox_core.cli.commands.dead_held import postpone, release
 from outbox_core.cli.commands.dead_looking import group, history, show
@@ -11,6 +12,7 @@ from outbox_core.cli.commands.dead_looking import listing as list_command
 
 
 @click.group(short_help="See, replay and discard dead messages; release held ones.")
+@options.debug
 def dead() -> None:
     """See dead messages, replay or discard them, and put right what else holds messages up.
 

@@ -108,7 +108,8 @@ def postpone(
 
     messages = run(find)
     pending = [message for message in messages if message.state is State.PENDING]
-    _show(output, messages, title=f"in {table}")
+    if messages:
+        _show(output, messages, title=f"in {table}")
     if not pending:
         raise NothingThere(f"none of these is a pending message of {table}; nothing was changed")
     moment = until if until is not None else datetime.now(UTC) + timedelta(seconds=delay or 0.0)

@@ -24,6 +24,9 @@ def relay(once: bool, **given: Any) -> None:
 
     Every option can be given in the environment instead. On SIGTERM nothing new is begun, what is in dispatch may end
     within the grace, the rest is given back, and the exit code is 0. The log goes to standard error.
+
+    With --once the exit code is 0 when something was delivered or nothing was due. It is 7 when a destination is away,
+    or when none of the messages that were due could be delivered, and 13 when another relay leads a table.
     """
     configure(read_log_settings(os.environ, given))
     settings = read_settings(os.environ, given)

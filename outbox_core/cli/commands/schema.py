@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from outbox_core import schema as schemas
 from outbox_core.cli import options
@@ -14,6 +15,7 @@ from outbox_core.cli.failures import ExitCode
 from outbox_core.cli.output import Output
 from outbox_core.cli.parameters import DURATION
 from outbox_core.cli.progress import progress
+from outbox_core.errors import SchemaError
 
 if TYPE_CHECKING:
     from outbox_core.schema import Migration, Report
@@ -115,16 +117,27 @@ def print_sql(table: TableName, from_version: int, to_version: int, no_transacti
 )
 @click.option("--wait", type=DURATION, default="1m", show_default=True, help="How long to go on trying.")
 @options.reading
+@click.pass_context
 def upgrade(
-    table: TableName, to_version: int, lock_timeout: float, wait: float, as_json: bool, database: str
+    context: click.Context,
+    table: TableName,
+    to_version: int,
+    lock_timeout: float,
+    wait: float,
+    as_json: bool,
+    database: str,
 ) -> None:
     """Apply the steps a table lacks, without stopping relays or writers; a table that is missing is made."""
     output = Output(as_json=as_json)
+    asked_for = context.get_parameter_source("to_version") is not ParameterSource.DEFAULT
 
-    async def work() -> tuple[Migration, ...]:
+    async def work() -> tuple[int, tuple[Migration, ...]]:
         async with connect(database, timeout=_INDEX_BUILD_SECONDS) as connection:
             with translating(table, "upgrade"):
-                missing = schemas.migrations()[await schemas.version(connection, table) : to_version]
+                found = await schemas.version(connection, table)
+                if asked_for and to_version < found:
+                    raise _no_way_back(table, found, to_version)
+                missing = schemas.migrations()[found:to_version]
                 applied: list[Migration] = []
                 with progress(f"upgrading {table}", len(missing)) as advance:
                     for step in missing:
@@ -135,12 +148,22 @@ def upgrade(
                         advance(len(applied))
                 # Also where no step is missing: it refuses what it cannot work with.
                 await schemas.upgrade(connection, table, to=to_version, lock_timeout=lock_timeout, wait=wait)
-                return tuple(applied)
+                return max(found, to_version), tuple(applied)
 
-    applied = run(work)
-    output.document({"table": table, "version": to_version, "applied": applied})
+    version, applied = run(work)
+    output.document({"table": table, "version": version, "applied": applied})
     steps = ", ".join(f"{step.version} {step.name}" for step in applied)
-    output.line(f"{table}: applied {steps}" if steps else f"{table}: nothing to do")
+    output.line(
+        f"{table}: applied {steps}" if steps else f"{table}: nothing to do, it is at version {version}"
+    )
+
+
+def _no_way_back(table: TableName, found: int, wanted: int) -> SchemaError:
+    return SchemaError(
+        table,
+        f"it is at version {found}, and an upgrade does not go back to {wanted}; nothing was changed. With the relays"
+        f" stopped, `outbox schema print --table {table} --from {found} --to {wanted}` prints the SQL that does",
+    )
 
 
 @schema.command()

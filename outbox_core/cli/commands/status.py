@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1, 10_000_000),
     default=100_000,
     show_default=True,
-    help="Where counting stops, so that a look stays cheap.",
+    help="Where counting stops, so that a look costs about a tenth of a second.",
 )
 @options.reading
 def status(

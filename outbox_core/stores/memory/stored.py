@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 def stored(row: MemoryRow, *, payload: bool) -> StoredMessage:
-    """A row as it is read back, with its payload when asked for."""
+    """A row as it is read back, with its payload and headers when asked for."""
     record = row.record
     wire = record.payload.encode() if record.payload is not None else record.body
+    headers = record.headers if payload else None
     return StoredMessage(
         sequence=row.sequence,
         event_id=record.event_id,
@@ -30,7 +31,7 @@ def stored(row: MemoryRow, *, payload: bool) -> StoredMessage:
         published_at=row.published_at,
         dead_at=row.dead_at,
         last_error=row.last_error,
-        headers=None if record.headers is None else MappingProxyType(json.loads(record.headers)),
+        headers=None if headers is None else MappingProxyType(json.loads(headers)),
         payload=wire if payload else None,
         content_type=record.content_type or "application/json",
     )

@@ -60,7 +60,7 @@ class MemoryUpkeep:
     ) -> Sequence[StoredMessage]:
         memory, _ = await self._step(table)
         found = selected(memory, wanted, moment_of(published=False), after=after or BEGINNING)
-        return [replace(stored(row, payload=False), headers=None) for row in found[:limit]]
+        return [stored(row, payload=False) for row in found[:limit]]
 
     async def count(self, table: TableName, wanted: Filter) -> int:
         memory, _ = await self._step(table)
@@ -80,7 +80,7 @@ class MemoryUpkeep:
         row = memory.rows.get(event_id)
         if row is None:
             return None
-        return stored(row, payload=True) if content else replace(stored(row, payload=False), headers=None)
+        return stored(row, payload=content)
 
     async def plan(
         self, table: TableName, plan_id: UUID, wanted: Filter, *, published: bool, windows: Sequence[float]
@@ -154,7 +154,7 @@ class MemoryUpkeep:
     async def head(self, table: TableName, tenant_id: UUID, key: str) -> StoredMessage | None:
         memory, _ = await self._step(table)
         head = next((row for row in memory.of_key((tenant_id, key)) if not row.replays), None)
-        return None if head is None else replace(stored(head, payload=False), headers=None)
+        return None if head is None else stored(head, payload=False)
 
     async def release(
         self, table: TableName, order: Order, tenant_id: UUID, key: str

@@ -14,7 +14,7 @@ import anyio
 import asyncpg
 
 from outbox_core.errors import ConfigError, StorageTimeout, StorageUnavailable
-from outbox_core.stores.postgres.connecting import address, obstacle
+from outbox_core.stores.postgres.connecting import address, flaw, refusal
 from outbox_core.stores.postgres.shield import shielded
 
 if TYPE_CHECKING:
@@ -194,6 +194,9 @@ class Sessions:
     async def _connect_once(self, **more: Any) -> Connection:
         if self._closed:
             raise StorageUnavailable("the relay's database sessions are closed")
+        wrong = flaw(self._dsn) if self._dsn else None
+        if wrong is not None:
+            raise ConfigError(f"the database URL cannot be used: {wrong}")
         arguments = self._connect | more
         server = {"application_name": self._name[:63], **arguments.pop("server_settings", {})}
         connection: Connection | None = None
@@ -210,12 +213,10 @@ class Sessions:
                     )
                 finally:
                     self._connecting.discard(scope)
-        except BROKEN as error:
-            raise StorageUnavailable(
-                f"cannot connect to the database{self._where}: {obstacle(error)}"
-            ) from error
-        except ValueError as error:
-            raise ConfigError(f"the database URL cannot be read: {type(error).__name__}") from None
+        except (*BROKEN, ValueError, OverflowError) as error:
+            refused = refusal(error, self._where)
+            # The driver's text about a URL may quote a password.
+            raise refused from (None if isinstance(refused, ConfigError) else error)
         if connection is None:
             raise StorageUnavailable(
                 f"cannot connect to the database{self._where}: no answer, or the relay is going"

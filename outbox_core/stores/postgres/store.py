@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
+from outbox_core.errors import PermissionDenied
 from outbox_core.schema.verification import require
 from outbox_core.store import Claim, Failure, KeyId, Predecessor, Resolution, Row, Span, Tick
 from outbox_core.stores.postgres.control import Control, PostgresElection
@@ -63,7 +64,11 @@ class PostgresStore:
         self._sessions.started()
 
     async def _check_rights(self, table: TableName) -> None:
-        """Every statement of the relay once, on no rows: a missing grant shows now, not at the first failure."""
+        """The grants by the catalog, then every statement that can be run on no rows: what the role may not do shows
+        now, not at the first failure."""
+        missing = await self._fetch(table, "missing_grants", "look at", table.schema, table.name)
+        if missing:
+            raise PermissionDenied(table, "deliver messages of", [grant for (grant,) in missing])
         nothing = Claim(token=uuid4(), term=-1, limit=0, max_bytes=0, lock_ttl=0.0)
         await self.claim(table, nothing)
         await self.publish(table, (), delete=False)

@@ -64,20 +64,26 @@ class Broker(ABC):
 
     def make_with_password(self, password: str) -> Dispatcher:
         """A new dispatcher with this password; whether the broker accepts it does not matter."""
-        raise NotImplementedError
+        raise NotImplementedError(self._lacks("make_with_password", "takes_credentials"))
 
     async def freeze(self) -> None:
         """From now on the broker does not answer, and its connections stay open (SIGSTOP)."""
-        raise NotImplementedError
+        raise NotImplementedError(self._lacks("freeze", "freezes"))
 
     async def thaw(self) -> None:
         """Undo `freeze`; does nothing when it is not frozen."""
-        raise NotImplementedError
+        raise NotImplementedError(self._lacks("thaw", "freezes"))
 
     async def kill(self) -> None:
         """End the broker without warning (SIGKILL)."""
-        raise NotImplementedError
+        raise NotImplementedError(self._lacks("kill", "restarts"))
 
     async def restart(self) -> None:
         """Start the killed broker on the same address; returns once it serves again."""
-        raise NotImplementedError
+        raise NotImplementedError(self._lacks("restart", "restarts"))
+
+    def _lacks(self, method: str, capability: str) -> str:
+        return (
+            f"{type(self).__name__} does not implement {method}, which the tests of the capability {capability} need:"
+            f" implement it, or declare Capabilities({capability}=False) in the suite's class"
+        )

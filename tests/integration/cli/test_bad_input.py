@@ -62,8 +62,8 @@ def test_a_server_that_is_away(command: str) -> None:
         " and that PostgreSQL is running and listens on that address [ConnectionRefusedError] [STORAGE.UNAVAILABLE]"
     )
     assert hint == (
-        "hint: is the server up, and can it be reached from here?"
-        " The database is postgresql://ada:***@127.0.0.1:1/nothing"
+        "hint: Is the server up, and can it be reached from here?"
+        " The database is postgresql://ada:***@127.0.0.1:1/nothing."
     )
 
 
@@ -88,8 +88,11 @@ def test_a_database_that_is_not_there(database: Database) -> None:
     result = invoke("status", "-t", TABLE, database=missing)
     error, hint = one_line(result)
     assert result.code == 4
+    assert "there is no database of that name there; check the name, or create the database" in error
     assert "InvalidCatalogNameError (3D000)" in error
-    assert hint.startswith("hint: the server has no database of that name")
+    # A server that answers is up: only where it is remains to be said, and it is a sentence.
+    assert hint.startswith("hint: The database is postgresql://")
+    assert hint.endswith("/nobody_made_this.")
 
 
 def test_a_role_without_permission(database: Database, unique_name: str) -> None:
@@ -125,6 +128,11 @@ def test_a_role_without_permission(database: Database, unique_name: str) -> None
         (("schema", "print", "-t", "orders", "--to", "99"), "99 is not in the range"),
         (("relay", "-t", "orders", "--lock-ttl", "60"), "expected a duration such as 200ms"),
         (("relay", "-t", "orders", "--to", "kafka://u:canary-secret@"), "expected a dispatcher URL"),
+        (("status", "-t", "orders", "-d", "postgresql://u:canary-secret@db:54x/shop"), "the port after its host"),
+        (("relay", "-t", "orders", "-d", "postgresql://u:canary-secret@db:99999/shop"), "the port after its host"),
+        (("dead", "list", "-t", "orders", "--since", "1h", "--until", "2h"), "must be before --until"),
+        (("dead", "group", "-t", "orders", "--since", "2026-01-31", "--until", "2026-01-31"), "must be before --until"),
+        (("dead", "replay", "-t", "orders", "--since", "2026-02-01", "--until", "2026-01-01"), "must be before --"),
         (("relay",), "name a table with --table, or several in OUTBOX_RELAY_TABLES"),
         (("statsu",), "there is no command 'statsu'; did you mean 'status'?"),
     ],
@@ -134,7 +142,7 @@ def test_usage(args: tuple[str, ...], message: str) -> None:
     error, hint = one_line(result)
     assert result.code == 2
     assert message in error
-    assert hint.endswith("--help` lists what there is")
+    assert hint.endswith("--help` lists what there is.")
     assert "canary-secret" not in result.err
 
 
@@ -181,7 +189,10 @@ def test_a_misspelt_variable_is_named_where_the_right_one_is_missed() -> None:
     result = invoke("status", "-t", TABLE, env={"OUTBOX_DATABSE_URL": NOWHERE})
     _, hint = one_line(result)
     assert result.code == 2
-    assert "OUTBOX_DATABSE_URL is not known and has no effect; did you mean OUTBOX_DATABASE_URL?" in hint
+    assert hint == (
+        "hint: The variable OUTBOX_DATABSE_URL is not known and has no effect; did you mean OUTBOX_DATABASE_URL?"
+        " `outbox status --help` lists what there is."
+    )
 
 
 def test_no_colour_is_respected(database: Database) -> None:

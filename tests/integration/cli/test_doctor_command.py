@@ -75,6 +75,29 @@ def test_everything_that_is_wrong_at_once_and_no_password() -> None:
     assert "canary" not in result.out + result.err
 
 
+def test_one_wrong_setting_leaves_the_others_as_they_are(shop: str) -> None:
+    result = outbox(
+        "doctor", database=shop, env={"OUTBOX_RELAY_TABLES": TABLE, "OUTBOX_RELAY_LOCK_TTL": "soon"}
+    )
+    assert result.code == 11
+    errors = [line for line in result.lines if line[0] == "error"]
+    assert [(line[1], line[3].partition(":")[0]) for line in errors] == [
+        ("settings", "OUTBOX_RELAY_LOCK_TTL=soon")
+    ]
+    assert "no table is named" not in result.out
+    assert [line[2] for line in result.lines if line[1] == "schema"] == [TABLE]
+
+
+def test_where_the_database_was_looked_for() -> None:
+    result = outbox("doctor", "-t", TABLE, database="postgresql://ada:canary@127.0.0.1:1/shop")
+    (line,) = [line for line in result.lines if line[1] == "connection"]
+    assert line[3] == (
+        "cannot connect to the database at 127.0.0.1:1/shop: nothing listens there [ConnectionRefusedError]"
+    )
+    assert line[5] == "check host and port, and that PostgreSQL is running and listens on that address"
+    assert "canary" not in result.out + result.err
+
+
 def test_bad_options() -> None:
     assert invoke("doctor", "--timeout", "0").code == 2
     assert invoke("doctor", "--long", "soon").code == 2

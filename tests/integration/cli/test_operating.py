@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 
 import pytest
 
-from tests.integration.cli.command import invoke, outbox, terminal
+from tests.integration.cli.command import OUTBOX, PATIENCE, environment, invoke, outbox, terminal
 from tests.integration.cli.sql import TABLE, add, execute, fetch, states
 from tests.services.postgres import Database
 
@@ -48,6 +49,50 @@ def test_lines_of_standard_input_are_messages(dsn: str) -> None:
     assert written.code == 0, written.err
     assert len(written.lines) == 501
     assert states(dsn) == {"pending": 500}
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ('1\n\n{"a": }\n', "3 of standard input: cannot encode payload: it is not JSON: Expecting value at column 7"),
+        ('"\\u0000"\n2\n', "1 of standard input: cannot encode payload: the text has NUL"),
+        ('\n\n1\n{"x\u2028y": 1, oops}\n', "4 of standard input: cannot encode payload: it is not JSON"),
+        ("1\r\n\r\nnope\r\n", "3 of standard input: cannot encode payload: it is not JSON"),
+        (f'1\n2\n\n"{"x" * 600_000}"\n', "4 of standard input: the message has 600020 bytes"),
+    ],
+)  # fmt: skip
+def test_a_bad_line_is_named_by_its_number_and_none_is_written(dsn: str, lines: str, says: str) -> None:
+    args = ("-t", TABLE, "--header", "a=b", "--header", "c=é")
+    refused = invoke("enqueue", TOPIC, "-", "--lines", *args, database=dsn, stdin=lines)
+    assert refused.code == 8
+    assert refused.err.startswith(f"error: line {says}"), refused.err
+    assert "; nothing was written [MESSAGE." in refused.err
+    assert states(dsn) == {}
+
+
+def test_other_separators_of_lines_are_part_of_a_message(dsn: str) -> None:
+    written = invoke("enqueue", TOPIC, "-", "--lines", "-t", TABLE, database=dsn, stdin='"a\u2028b\u0085c"\n')
+    assert written.code == 0, written.err
+    assert fetch(dsn, "SELECT payload #>> '{}' FROM shop.orders_outbox") == [("a\u2028b\u0085c",)]
+
+
+def test_what_is_wrong_with_all_messages_is_not_blamed_on_a_line(dsn: str) -> None:
+    refused = invoke("enqueue", "Not A Topic", "-", "--lines", "-t", TABLE, database=dsn, stdin="1\n")
+    assert refused.code == 8
+    assert "line" not in refused.err
+
+
+def test_standard_input_that_is_no_text(dsn: str) -> None:
+    done = subprocess.run(
+        [OUTBOX, "enqueue", TOPIC, "-", "--lines", "-t", TABLE],
+        input=b'1\n"\xff"\n',
+        env=environment(dsn),
+        capture_output=True,
+        timeout=PATIENCE,
+    )
+    assert (done.returncode, done.stderr) == (
+        8, b"error: line 2 of standard input is not UTF-8; nothing was written\n",
+    )  # fmt: skip
 
 
 def test_control_characters_of_an_error_do_not_reach_the_terminal(dsn: str) -> None:

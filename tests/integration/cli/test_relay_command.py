@@ -9,6 +9,8 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
+from uuid import UUID
 
 import nats
 import pytest
@@ -142,6 +144,36 @@ def test_once_delivers_what_is_due_and_ends(dsn: str, nats_server: NatsServer, s
     assert "9 message(s) published" in done.err
 
 
+@pytest.mark.parametrize("tenants", ["off", "hash", "drop"])
+def test_tenants_in_the_log_can_be_masked(
+    dsn: str, nats_server: NatsServer, subject: str, tenants: str
+) -> None:
+    tenant = "22222222-2222-2222-2222-222222222222"
+    args = ("enqueue", f"{subject}.placed.v1", "1", "-t", TABLE, "--tenant", tenant)
+    assert invoke(*args, database=dsn).code == 0
+    env = {"OUTBOX_LOG_TENANTS": tenants, "OUTBOX_LOG_TENANTS_SECRET": "canary", "OUTBOX_LOG_FORMAT": "json"}
+    done = outbox(
+        "relay",
+        "--once",
+        "-t",
+        TABLE,
+        "--to",
+        nats_server.address,
+        "--log-level",
+        "debug",
+        database=dsn,
+        env=env,
+    )
+    assert done.code == 0, done.err
+    (delivered,) = [
+        line for line in map(json.loads, done.err.splitlines()) if "acknowledged" in line["message"]
+    ]
+    hashed = blake2b(UUID(tenant).bytes, digest_size=8, key=b"canary").hexdigest()
+    assert delivered.get("tenant_id") == {"off": tenant, "hash": hashed, "drop": None}[tenants]
+    assert (tenant in done.err) == (tenants == "off")
+    assert "canary" not in done.err
+
+
 def test_status_sees_the_leader(dsn: str, nats_server: NatsServer) -> None:
     with relaying(dsn, nats_server, "-t", TABLE) as relay:
         relay.wait_for("leading, term 1")
@@ -157,9 +189,13 @@ def test_other_tables_than_the_relays_are_cleaned(dsn: str, nats_server: NatsSer
         "INSERT INTO shop.invoices_outbox (tenant_id, topic, event_id, digest, payload, published_at)"
         " SELECT tenant_id, topic, event_id, digest, payload, published_at FROM shop.orders_outbox",
     )
-    args = ("-t", TABLE, "--cleaner-table", OTHER, "--cleaner-retention", "1h")
+    args = ("-t", TABLE, "--cleaner-table", OTHER, "--cleaner-retention", "1h", "--metrics-port", "0")
     with relaying(dsn, nats_server, *args) as relay:
+        serving = re.search(r"http://(127\.0\.0\.1:\d+)", relay.wait_for("serving http"))
+        assert serving is not None
         relay.wait_for("cleaned: 3 published")
+        _, text = get(serving[1], "/debug/prometheus")
+        assert f'outbox_cleaned_total{{state="published",table="{OTHER}"}} 3.0' in text
         assert relay.stop() == 0
     assert published(dsn, OTHER) == 0
     assert states(dsn) == {"published": 3}
@@ -173,6 +209,8 @@ def test_a_relay_that_is_disabled_only_cleans(dsn: str, nats_server: NatsServer,
         relay.wait_for("cleaned: 3 published")
         assert relay.stop() == 0
     assert states(dsn) == {"pending": 1}
+    nowhere = outbox(*("relay", *args))
+    assert (nowhere.code, "OUTBOX_DATABASE_URL is not set" in nowhere.err) == (3, True)
     nothing = outbox("relay", "--no-enabled", "--no-cleaner", database=dsn)
     assert nothing.code == 0
     assert "there is nothing to run" in nothing.err

@@ -64,6 +64,20 @@ def test_a_kept_folder_keeps_and_ctrl_c_ends_it(scratch: Path) -> None:
     assert (data / "postgres" / "data" / "PG_VERSION").exists()
 
 
+def test_a_reader_that_leaves_ends_it_and_fails_no_delivery(scratch: Path) -> None:
+    with watched(scratch, "dev", *FREE) as dev:
+        database = address(dev, "OUTBOX_DATABASE_URL")
+        dev.read_until("OUTBOX_RELAY_TO")
+        assert dev.process.stdout is not None
+        dev.process.stdout.close()
+        enqueue(database)
+        code, _, err = dev.end()
+        assert code == 0
+        assert "dispatch failed" not in err
+        assert "Traceback" not in err
+        dev.assert_nothing_left()
+
+
 def test_an_end_before_it_is_up(scratch: Path) -> None:
     with watched(scratch, "dev", *FREE) as dev:
         until(lambda: bool(dev.look()), "it has started nothing")

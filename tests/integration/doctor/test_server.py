@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from datetime import datetime, timedelta, tzinfo
 
@@ -11,6 +12,7 @@ import pytest
 
 from outbox_core.doctor import Limits, Severity, worst
 from outbox_core.doctor.server import Server, check_clock, check_connection, check_version
+from outbox_core.stores.postgres.connecting import address
 from tests.integration.doctor.ward import TABLE, Ward
 from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import Database
@@ -36,22 +38,31 @@ async def test_no_database_is_named(ward: Ward) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "hint"),
+    ("change", "what", "remedy"),
     [
-        ({"database": "nowhere"}, "no database of that name"),
-        ({"port": 1}, "is running"),
+        ({"database": "nowhere"}, "no database of that name", "create the database"),
+        ({"port": 1}, "nothing listens there", "check host and port, and that PostgreSQL is running"),
+        ({"host": "nowhere.invalid"}, "the host name is not known", "check the host in the database URL"),
+        (
+            {"user": "nobody_made_this"},
+            "the user may not log in there|the password was refused",
+            "check the user",
+        ),
     ],
 )
-async def test_a_database_that_cannot_be_reached(ward: Ward, change: dict[str, object], hint: str) -> None:
+async def test_a_database_that_cannot_be_reached(
+    ward: Ward, change: dict[str, object], what: str, remedy: str
+) -> None:
     finding = await ward.only("connection", connect=change)
     assert finding.severity is Severity.ERROR
-    assert "cannot connect" in finding.title
-    assert hint in finding.run[0]
+    assert f"cannot connect to the database at {address(ward.dsn, change)}: " in finding.title
+    assert re.search(what, finding.title)
+    assert remedy in finding.run[0]
 
 
 async def test_a_url_that_cannot_be_read_shows_no_password(ward: Ward) -> None:
     finding = await ward.only("connection", database_url="postgresql://u:canary@h:nonsense/x")
-    assert "cannot be read" in finding.title
+    assert "the port after its host must be a number from 1 to 65535" in finding.title
     assert "canary" not in str(finding)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from outbox_core.doctor import Finding, Severity, diagnose, worst
 from outbox_core.table import TableName
+from tests.integration.doctor.ward import TABLE, Ward
 
 pytestmark = pytest.mark.asyncio
 
@@ -33,6 +34,51 @@ async def test_wrong_values_and_unknown_names_are_findings() -> None:
         Severity.WARNING,
         True,
     )
+
+
+async def test_one_wrong_value_hides_none_of_the_others(ward: Ward) -> None:
+    """Neither database nor table nor destination is said to be missing, and all of them are looked at."""
+    found = await diagnose(
+        {
+            "OUTBOX_DATABASE_URL": ward.dsn,
+            "OUTBOX_RELAY_TABLES": TABLE,
+            "OUTBOX_RELAY_TO": "nats://127.0.0.1:1",
+            "OUTBOX_RELAY_BATCH_SIZE": "many",
+        },
+        timeout=5.0,
+    )
+    assert [finding.title.partition(":")[0] for finding in found if finding.check == "settings"] == [
+        "OUTBOX_RELAY_BATCH_SIZE=many"
+    ]
+    assert [str(finding.table) for finding in found if finding.check == "schema"] == [TABLE]
+    (broker,) = [finding for finding in found if finding.check == "broker"]
+    assert "127.0.0.1:1" in broker.title
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OUTBOX_DATABASE_URL", "postgresql://ada:canary@db:54x/shop"),
+        ("OUTBOX_RELAY_TABLES", "Orders"),
+        ("OUTBOX_RELAY_TO", "nats://ada:canary@@"),
+    ],
+)
+async def test_what_cannot_be_read_is_not_said_to_be_missing(ward: Ward, name: str, value: str) -> None:
+    good = {
+        "OUTBOX_DATABASE_URL": ward.dsn,
+        "OUTBOX_RELAY_TABLES": TABLE,
+        "OUTBOX_RELAY_TO": "nats://127.0.0.1:1",
+    }
+    found = await diagnose(good | {name: value}, timeout=5.0)
+    wrong = [finding for finding in found if finding.check == "settings"]
+    assert [(each.severity, each.title.partition("=")[0]) for each in wrong] == [(Severity.ERROR, name)]
+    assert wrong[0].run == (f"export {name}=…",)
+    text = "\n".join(map(str, found))
+    assert " is named" not in text
+    assert "canary" not in text
+    looked_at = {finding.check for finding in found if finding.severity is Severity.OK}
+    assert ("version" in looked_at) == (name != "OUTBOX_DATABASE_URL")
+    assert ("indexes" in looked_at) == (name == "OUTBOX_RELAY_TO")
 
 
 async def test_complete_settings_are_good() -> None:

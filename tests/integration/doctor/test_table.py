@@ -71,9 +71,29 @@ async def test_a_role_that_may_not_relay(ward: Ward, unique_name: str) -> None:
     settings = {"server_settings": {"role": unique_name}}
     try:
         finding = await ward.only("privileges", connect=settings)
-        assert (finding.severity, "only view" in finding.title) == (Severity.WARNING, True)
+        assert (finding.severity, finding.title) == (
+            Severity.WARNING,
+            f"the role {unique_name} may not relay; it may only view",
+        )
         await ward.connection.execute(finding.run[0])
         assert await ward.findings("privileges", connect=settings) == []
+    finally:
+        await ward.connection.execute(f"DROP OWNED BY {unique_name}; DROP ROLE {unique_name}")
+
+
+async def test_a_role_that_may_do_nothing(ward: Ward, unique_name: str) -> None:
+    await ward.connection.execute(f"CREATE ROLE {unique_name}")
+    await ward.connection.execute(schema.roles(TABLE, viewer=unique_name))
+    await ward.connection.execute(f"REVOKE SELECT ON {TABLE} FROM {unique_name}")  # noqa: S608
+    await ward.connection.execute(
+        f"REVOKE SELECT (last_error) ON {TABLE} FROM {unique_name}"  # noqa: S608
+    )
+    try:
+        finding = await ward.only("privileges", connect={"server_settings": {"role": unique_name}})
+        assert (finding.severity, finding.title) == (
+            Severity.ERROR,
+            f"the role {unique_name} may do nothing with this table",
+        )
     finally:
         await ward.connection.execute(f"DROP OWNED BY {unique_name}; DROP ROLE {unique_name}")
 
@@ -203,9 +223,13 @@ async def test_a_slot_that_nobody_reads(ward: Ward, unique_name: str) -> None:
     try:
         finding = await ward.only("horizon")
         assert (finding.severity, unique_name in finding.title) == (Severity.WARNING, True)
+        await ward.connection.execute(finding.run[0])
+        assert await ward.findings("horizon") == []
     finally:
-        await ward.connection.execute("SELECT pg_drop_replication_slot($1)", unique_name)
-    assert await ward.findings("horizon") == []
+        await ward.connection.execute(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1",
+            unique_name,
+        )
 
 
 async def test_nobody_leads_and_messages_wait(ward: Ward) -> None:

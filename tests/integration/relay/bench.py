@@ -7,11 +7,13 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
 import asyncpg
 
+import outbox_core
 from outbox_core import schema
 from outbox_core.dispatcher import Dispatcher
 from outbox_core.message import Message
@@ -172,4 +174,11 @@ class Gate:
 
 def relay_tasks() -> list[str]:
     """The names of the tasks of relays that are there now."""
-    return [task.get_name() for task in asyncio.all_tasks() if "outbox" in repr(task)]
+    package = str(
+        Path(outbox_core.__file__).parent
+    )  # not its name: the folder of the repository may have it too
+    return [
+        task.get_name()
+        for task in asyncio.all_tasks()
+        if package in repr(task) or task.get_name().startswith("outbox-")
+    ]

@@ -17,6 +17,7 @@ from outbox_core.errors import (
     ConfigError,
     InvalidTableName,
     PermissionDenied,
+    SchemaMismatch,
     SchemaMissing,
     SchemaTooOld,
 )
@@ -166,6 +167,14 @@ async def test_a_table_of_an_older_version_says_which_command_upgrades_it(bench:
         await bench.relay(ignore).start()
     assert "schema version 1 is older than version" in str(raised.value)
     assert f"`await outbox_core.schema.upgrade(connection, {TABLE!r})`" in str(raised.value)
+    await bench.nothing_is_left()
+
+
+async def test_a_table_that_is_no_outbox_is_not_called_an_old_one(bench: Bench) -> None:
+    await bench.connection.execute("CREATE TABLE shop.orders (id int PRIMARY KEY)")
+    with pytest.raises(SchemaMismatch) as raised:
+        await Relay(bench.dsn, table="shop.orders", dispatcher=ignore, **QUICK).start()
+    assert str(raised.value) == "shop.orders: it exists and is not an outbox table; choose another name"
     await bench.nothing_is_left()
 
 

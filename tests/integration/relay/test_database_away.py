@@ -253,6 +253,9 @@ async def test_without_its_listener_a_relay_finds_messages_by_looking(
         )
         await trial.admin.execute("SELECT pg_terminate_backend($1)", control)
         for sequence in range(2, 5):
+            await asyncio.sleep(
+                poll / 2
+            )  # by then it is calm: after work a relay looks again at once for a while
             await trial.enqueue(1)
             assert await trial.until_published(sequence, 3.0) < poll + 0.5
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.relay.trial import QUICK, Trial
+from tests.integration.relay.broker import Broker
+from tests.integration.relay.trial import QUICK, Trial, until
 from tests.services.postgres import Database
 
 pytestmark = pytest.mark.asyncio
@@ -37,6 +38,23 @@ async def test_what_a_frozen_relay_writes_too_late_is_refused_and_counted(
     assert not zombie.seen("event", name="Published")
     assert len(zombie.seen("event", name="LeaseLost")) == 4
     assert len(trial.journal.delivered()) == 8
+
+
+async def test_a_frozen_relay_does_not_answer_for_the_one_that_has_its_row_now(trial: Trial) -> None:
+    await trial.enqueue(1)
+    broker = Broker(trial.journal)
+    async with trial.child("publish.before", act=signal.SIGSTOP, single_active=False) as zombie:
+        await zombie.until_seen("fault")
+        await trial.admin.execute(
+            "UPDATE orders_outbox SET topic = 'held', locked_at = locked_at - interval '1 minute'"
+        )
+        async with trial.running(broker=broker, single_active=False, dispatch_timeout=5.0, lock_ttl=8.0):
+            await until(lambda: len(trial.journal.read("dispatch")) == 2, 5.0, "the second dispatch")
+            zombie.send(signal.SIGCONT)
+            await zombie.until_seen("event", 4.0, name="LeaseLost", write="publish")
+            assert await trial.count("published_at IS NULL AND lock_token IS NOT NULL") == 1
+            broker.let_go.set()
+            await trial.until_published(1)
 
 
 async def test_a_thawed_relay_dispatches_nothing_of_its_old_leases(trial: Trial) -> None:

@@ -122,6 +122,7 @@ async def test_a_deposed_leader_claims_nothing(trial: Trial) -> None:
         assert len(terms[None]) == 3
         assert await election.heartbeat(1) is False
         await election.resign(1)
+        assert await trial.admin.fetchval("SELECT holder FROM outbox_leader") is not None
         assert await election.heartbeat(2) is True
     finally:
         await store.close()

@@ -16,6 +16,7 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Claimed, Stopped
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
+from outbox_core.relay.settlement import Settlement
 from outbox_core.store import Claim, Row
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.stores.postgres.store import PostgresStore
@@ -125,6 +126,25 @@ async def test_a_dead_inner_task_ends_the_relay_with_its_error(
     relay = bench.relay(ignore, lock_ttl=8.0)
     async with relay:
         assert await bench.settled(30) == {"published": 1}
+
+
+async def test_a_dead_dispatch_task_ends_the_relay_with_its_error(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def defect(*_: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    await bench.enqueue(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Settlement, "settle", defect)
+        relay = bench.relay(ignore)
+        await relay.start()
+        with pytest.raises(RelayFailed) as raised:
+            await asyncio.wait_for(relay.wait(), 10)
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+    assert relay.state == "stopped"
+    assert not relay_tasks()
+    await bench.nothing_is_left()
 
 
 async def test_the_error_reaches_the_end_of_the_block_and_run(bench: Bench) -> None:

@@ -50,8 +50,8 @@ async def test_a_failing_head_holds_its_key_and_nobody_else(trial: Trial) -> Non
     async with trial.running(broker=broker, backoff_base=0.3, max_attempts=50):
         await until(lambda: len(trial.journal.read("dispatch", sequence=head)) >= 3, 8.0, "three attempts")
         assert set(trial.journal.delivered()) == {*others, other_tenant}
-        rows = await trial.rows()
-        assert [rows[sequence]["attempts"] for sequence in followers] == [0, 0, 0, 0]
+        # They may be leased for a moment: the relay's clock can be ahead of what the database says is due.
+        await trial.until_rows("attempts = 0", len(followers), 2.0)
         broker.refuses.clear()
         await trial.until_published(12)
     assert [s for s in trial.journal.delivered(key="k") if s != other_tenant] == [head, *followers]

@@ -19,7 +19,7 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.monitor import MonitorSettings
 from outbox_core.observer import BreakerClosed, BreakerOpened, Measured
 from outbox_core.observers.prometheus import PrometheusObserver
-from tests.integration.relay.bench import TABLE, TOPIC, Bench, until
+from tests.integration.relay.bench import TABLE, TOPIC, Bench, ignore, until
 
 pytestmark = pytest.mark.asyncio
 OF_TABLE = frozenset({("table", TABLE)})
@@ -100,6 +100,27 @@ async def test_a_scrape_tells_what_happened(bench: Bench) -> None:
         assert found["outbox_breaker_open", frozenset({("destination", "broker")})] == 0
         await relay.stop()
         assert (await scrape(address))["outbox_relay_leader", OF_TABLE] == 0
+
+
+async def test_the_leaders_heartbeat_shows_long_before_the_second_regular_look(bench: Bench) -> None:
+    """A relay looks at once, when it does not lead yet, and with its usual interval."""
+    registry = CollectorRegistry()
+
+    def age() -> float | None:
+        return registry.get_sample_value("outbox_leader_heartbeat_age_seconds", {"table": TABLE})
+
+    async with bench.relay(ignore, observers=[PrometheusObserver(registry)], monitor=MonitorSettings()):
+        await until(lambda: 0 <= (age() or -1) < 8, timeout=8.0)
+        assert registry.get_sample_value("outbox_leader_term", {"table": TABLE}) == 1
+
+
+async def test_looks_become_rare_although_nobody_leads(bench: Bench) -> None:
+    begun = asyncio.get_running_loop().time()
+    settings = MonitorSettings(interval=1.0)
+    async with bench.relay(ignore, single_active=False, monitor=settings):
+        await until(lambda: len(bench.heard.of(Measured)) >= 5)
+    # At 0, 0.25, 0.75, 1.75 and 2.75 s.
+    assert asyncio.get_running_loop().time() - begun >= 2.75
 
 
 async def test_an_outage_and_its_backlog_show(bench: Bench) -> None:

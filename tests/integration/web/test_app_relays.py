@@ -76,10 +76,53 @@ async def test_what_the_environment_asks_for(shop: Shop, dispatcher: RecordingDi
         async with shop.connection.transaction():
             await shop.outbox.enqueue(shop.connection, placed(1))
         await dispatcher.wait_for(1)
-    for off in ({"OUTBOX_RELAY_ENABLED": "false"}, {"OUTBOX_RELAY_TABLES": ""}):
-        settings = Settings.from_env(environ | off)
-        async with AppRelays(settings, dispatcher=dispatcher) as relays:
+
+
+async def test_the_environment_may_ask_for_none(
+    shop: Shop, dispatcher: RecordingDispatcher, caplog: pytest.LogCaptureFixture
+) -> None:
+    switched_off = environment(shop, OUTBOX_RELAY_ENABLED="false", OUTBOX_RELAY_TO="nats://host")
+    for environ in (switched_off, switched_off | {"OUTBOX_RELAY_TABLES": ""}):
+        async with AppRelays(Settings.from_env(environ), dispatcher=dispatcher) as relays:
             assert (relays.relays, relays.health().ready) == ((), True)
+    assert caplog.records == []
+    settings = Settings.from_env(environment(shop, OUTBOX_RELAY_TABLES=""))
+    async with AppRelays(settings, dispatcher=dispatcher) as relays:
+        assert (relays.relays, relays.health().ready) == ((), True)
+    (record,) = caplog.records
+    assert (record.levelname, record.getMessage()) == (
+        "WARNING",
+        (
+            "no outbox relay runs in this process: OUTBOX_RELAY_TABLES names no table"
+            " (OUTBOX_RELAY_ENABLED=false says that this is meant)"
+        ),
+    )
+
+
+@pytest.mark.parametrize("given", [None, RecordingDispatcher()])
+async def test_a_destination_without_a_table_keeps_the_application_from_starting(
+    given: RecordingDispatcher | None,
+) -> None:
+    environ = {"OUTBOX_RELAY_TO": "nats://host"}
+    with pytest.raises(InvalidSettings, match="OUTBOX_RELAY_TABLES names no table") as raised:
+        await AppRelays(lambda: Settings.from_env(environ), dispatcher=given).start()
+    assert "name the tables, or set OUTBOX_RELAY_ENABLED=false" in str(raised.value)
+    async with AppRelays(Settings.from_env(environ), on_start_error="degrade") as relays:
+        assert not relays.health().ready
+        assert "InvalidSettings (CONFIG.SETTINGS)" in relays.health().reasons[0]
+
+
+async def test_a_function_that_forgot_to_return_its_relay_is_no_wish_for_none() -> None:
+    async def later() -> None:
+        memory_relay(RecordingDispatcher())
+
+    for forgetful in (lambda: None, later):
+        with pytest.raises(
+            ConfigError, match="returned None; return a Relay, several or Settings, or \\(\\)"
+        ):
+            await AppRelays(forgetful).start()  # type: ignore[arg-type]
+    async with AppRelays(lambda: ()) as relays:
+        assert (relays.relays, relays.health().ready) == ((), True)
 
 
 async def test_a_bad_environment_keeps_the_application_from_starting(shop: Shop) -> None:

@@ -24,7 +24,7 @@ from outbox_core.integrations.fastapi import (
     outbox_transaction,
 )
 from outbox_core.testing import RecordingDispatcher
-from tests.integration.web.shop import NotServed, Shop, insert, placed, served
+from tests.integration.web.shop import NotServed, Shop, insert, placed, served, until
 
 pytestmark = pytest.mark.asyncio
 Sessions = async_sessionmaker[AsyncSession]
@@ -153,6 +153,10 @@ async def test_health_over_http(shop: Shop, sessions: Sessions, dispatcher: Reco
             assert response.status_code == 200
             assert response.headers["cache-control"] == "no-store"
         assert response.json()["reasons"] == []
+        await until(lambda: relays.health().relays[0].age is not None)
+        (relay,) = (await client.get("/health/lag")).json()["relays"]
+        assert relay["pending"] == {"value": 0, "exact": True}
+        assert 0 <= relay["figures_age_seconds"] < 60
         await relays.relays[0].stop(0)
         for probe in ("live", "ready"):
             assert (await client.get(f"/health/{probe}")).status_code == 503

@@ -51,6 +51,16 @@ def test_the_command_is_named(module: str, absent: list[str], extra: str) -> Non
     )
 
 
+def test_the_test_kit_for_fastapi_names_it_too() -> None:
+    program = PROGRAM.format(absent=["fastapi"], module="x").replace(
+        "outbox_core.integrations.x", "outbox_core.testing.fastapi"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50
+    )
+    assert run.stdout.endswith("Install it with: pip install 'outbox-core[fastapi]'\n")
+
+
 def test_what_is_shared_needs_no_framework() -> None:
     program = (
         "import sys, outbox_core.integrations.app_relays, outbox_core.integrations.bound;"

@@ -94,7 +94,7 @@ async def test_the_own_lifespan_opens_what_dispatchers_use(shop: Shop) -> None:
         assert relays.relays == ()
         opened.append("closed")
 
-    relays = AppRelays(lambda: shop.relay(dispatcher) if opened else None)
+    relays = AppRelays(lambda: shop.relay(dispatcher) if opened else ())
 
     async def name(request: Request) -> Response:
         return JSONResponse(request.state.name)
@@ -114,6 +114,28 @@ async def test_a_binding_ends_with_its_transaction(shop: Shop, pool: asyncpg.Poo
     with pytest.raises(NotInTransaction, match="a transaction of its own"):
         await orders.enqueue_many([placed(3)])
     assert await shop.messages() == [1, 2]
+
+
+async def test_a_pool_that_a_lifespan_opens_is_asked_for_at_each_transaction(
+    shop: Shop, pool: asyncpg.Pool
+) -> None:
+    opened: dict[str, asyncpg.Pool] = {}
+    begin = begin_on(lambda: opened["pool"])
+    with pytest.raises(KeyError):
+        async with bound(shop.outbox, begin):
+            pass
+    opened["pool"] = pool
+    async with bound(shop.outbox, begin) as orders:
+        await orders.enqueue(placed(1))
+
+    async def fail() -> None:
+        async with bound(shop.outbox, begin) as orders:
+            await orders.enqueue(placed(2))
+            await orders.tx.fetchval("SELECT 1 / 0")
+
+    with pytest.raises(asyncpg.DivisionByZeroError):
+        await fail()
+    assert await shop.messages() == [1]
 
 
 async def test_metrics_over_http() -> None:

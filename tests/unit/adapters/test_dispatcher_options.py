@@ -121,6 +121,13 @@ def test_arguments_of_the_wrong_type_are_told(kind: type[BrokerDispatcher[Any]])
     [
         (NatsDispatcher, {"stream": 5}, "stream must be a str, got int"),
         (NatsDispatcher, {"stream": ""}, "stream is empty"),
+        (NatsDispatcher, {"stream": "a.b"}, r"stream is 'a\.b': a stream's name has .* no spaces, '\.'"),
+        (NatsDispatcher, {"stream": "a b"}, "stream is 'a b': a stream's name has printable"),
+        (NatsDispatcher, {"stream": "a\\b"}, "a stream's name has printable"),
+        (NatsDispatcher, {"stream": "x" * 256}, "from 1 to 255 characters, not 256"),
+        (AmqpDispatcher, {"exchange": "x" * 256}, "exchange has 256 bytes and at most 255 are allowed"),
+        (AmqpDispatcher, {"exchange": "é" * 128}, "exchange has 256 bytes"),
+        (AmqpDispatcher, {"exchange": "a\nb"}, "exchange has a character that cannot be printed"),
         (AmqpDispatcher, {"exchange": 0}, "exchange must be a str, got int"),
         (KafkaDispatcher, {"key_by_event_id": "no"}, "key_by_event_id must be True or False, got 'no'"),
     ],
@@ -162,6 +169,29 @@ def test_destinations_are_checked_when_given(kind: type[BrokerDispatcher[Any]]) 
 
 
 @each
+def test_a_function_of_something_else_than_the_topic_is_refused(kind: type[BrokerDispatcher[Any]]) -> None:
+    for function, takes in ((lambda: "a", r"\(\)"), (lambda topic, key: topic + key, r"\(topic, key\)")):
+        with pytest.raises(ConfigError, match=f"must take one argument, the topic, and takes {takes}"):
+            make(kind, destinations=function)
+
+    class Later:
+        async def __call__(self, topic: str) -> str:
+            return topic
+
+    with pytest.raises(ConfigError, match="got an asynchronous one"):
+        make(kind, destinations=Later())
+    make(kind, destinations=lambda topic, prefix="a.": prefix + topic)
+    make(kind, destinations=str.upper)
+
+
+@each
+def test_a_name_with_credentials_is_refused_and_not_shown(kind: type[BrokerDispatcher[Any]]) -> None:
+    with pytest.raises(ConfigError, match="name is shown in metrics and logs") as raised:
+        make(kind, name=URLS[kind])
+    assert "s3cret" not in str(raised.value)
+
+
+@each
 def test_urls_that_are_wrong(kind: type[BrokerDispatcher[Any]]) -> None:
     scheme = URLS[kind].partition(":")[0]
     for url in ("http://host", f"{scheme}://", f"{scheme}://host?colour=1", f"{scheme}://a@b@c", "", "host"):
@@ -197,6 +227,14 @@ async def test_unopened_it_says_so(kind: type[BrokerDispatcher[Any]]) -> None:
 def test_subjects_that_are_refused(subject: object) -> None:
     with pytest.raises(ValueError, match="subject"):
         check_subject(subject)
+
+
+def test_the_names_in_urls_are_checked_too() -> None:
+    with pytest.raises(InvalidUrl, match=r"the option 'stream' is 'a\.b': a stream's name"):
+        make(NatsDispatcher, url="nats://host?stream=a.b")
+    with pytest.raises(InvalidUrl, match="the option 'exchange' has 300 bytes"):
+        make(AmqpDispatcher, url=f"amqp://host?exchange={'x' * 300}")
+    make(NatsDispatcher, url="nats://host?stream=ORDERS_1-eu,west")
 
 
 def test_amqp_destinations() -> None:

@@ -266,3 +266,28 @@ async def test_a_false_declaration_is_noticed() -> None:
     dispatcher.fail(PermanentError("no such destination"))
     with pytest.raises(AssertionError, match="refuses_unknown_destinations is False"):
         await Limited().test_an_unknown_destination_is_taken_as_declared(FaultyBroker(dispatcher))
+
+
+class BareBroker(Broker):
+    topic = "contract.core.v1"
+
+    def make(self) -> Dispatcher:
+        return RecordingDispatcher()
+
+    async def stored(self) -> Sequence[DispatchedMessage]:
+        return []
+
+
+async def test_what_a_broker_does_not_implement_names_the_capability_to_switch_off() -> None:
+    bare = BareBroker()
+    needed = {"freeze": "freezes", "thaw": "freezes", "kill": "restarts", "restart": "restarts"}
+    for method, capability in needed.items():
+        with pytest.raises(NotImplementedError) as raised:
+            await getattr(bare, method)()
+        assert str(raised.value) == (
+            f"BareBroker does not implement {method}, which the tests of the capability {capability} need:"
+            f" implement it, or declare Capabilities({capability}=False) in the suite's class"
+        )
+        assert hasattr(Capabilities(), capability)
+    with pytest.raises(NotImplementedError, match=r"Capabilities\(takes_credentials=False\)"):
+        bare.make_with_password("x")

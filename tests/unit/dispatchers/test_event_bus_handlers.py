@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 
 from outbox_core.dispatchers.event_bus import EventBus
+from outbox_core.dispatchers.fan_out import FanOut
+from outbox_core.dispatchers.router import Router
 from outbox_core.errors import (
     ConfigError,
     InvalidTopicPattern,
@@ -79,6 +82,21 @@ def hidden(order: Order) -> None: ...  # type: ignore[name-defined]  # noqa: F82
 def unusable(order: threading.Thread) -> None: ...
 
 
+def returning(message: DispatchedMessage) -> int:
+    return 1
+
+
+async def returning_later(message: DispatchedMessage) -> bool:
+    return True
+
+
+def handing_on(message: DispatchedMessage) -> Awaitable[None]:
+    return nothing(message)
+
+
+def unreadable(message: threading.NoSuchThing) -> None: ...  # type: ignore[name-defined]
+
+
 def yielding(message: DispatchedMessage) -> Any:
     yield message
 
@@ -92,6 +110,11 @@ def yielding(message: DispatchedMessage) -> Any:
         (hidden, "'Order' is not defined"),
         (unusable, "cannot be made into Thread"),
         (yielding, "is a generator"),
+        (returning, "handler returning is annotated to return int; it must return None"),
+        (returning_later, "annotated to return bool"),
+        (handing_on, "annotated to return collections.abc.Awaitable"),
+        (unreadable, "annotations of unreadable cannot be read: AttributeError"),
+        (Service, "handler Service is a class: .* pass an instance"),
         ("orders", "must be callable"),
     ],
 )
@@ -107,10 +130,45 @@ async def test_other_mistakes_are_refused_at_once() -> None:
         bus.subscribe(TOPIC, nothing)
     with pytest.raises(InvalidTopicPattern):
         bus.subscribe("orders.>", nothing)
-    for timeout in (0, -1, float("inf"), float("nan")):
-        with pytest.raises(ConfigError, match="timeout"):
+    wrong_timeouts: list[Any] = [0, -1, float("inf"), float("nan"), "5", True, 10**400, [1]]
+    for timeout in wrong_timeouts:
+        with pytest.raises(ConfigError, match="timeout must be a number of seconds above 0"):
             bus.subscribe("**", nothing, timeout=timeout)
-        with pytest.raises(ConfigError, match="timeout"):
+        with pytest.raises(ConfigError, match="timeout must be"):
+            bus.on("**", timeout=timeout)
+        with pytest.raises(ConfigError, match="timeout must be"):
             EventBus(timeout=timeout)
-    with pytest.raises(ConfigError, match="threads"):
-        EventBus(threads=0)
+    wrong_threads: list[Any] = [0, -1, "5", 2.5, True, None]
+    for threads in wrong_threads:
+        with pytest.raises(ConfigError, match="threads must be a whole number of at least 1, got "):
+            EventBus(threads=threads)
+    with pytest.raises(ConfigError, match="name must be a str, got int"):
+        EventBus(name=5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kafka://user:s3cret@host:9092",
+        "nats://s3cret@host",
+        "user:s3cret@host",
+        "orders password=s3cret",
+        "orders?token=s3cret",
+    ],
+)
+async def test_a_name_with_credentials_is_refused_and_not_shown(name: str) -> None:
+    for make in (
+        lambda: EventBus(name=name),
+        lambda: Router({"**": nothing}, name=name),
+        lambda: FanOut([nothing], name=name),
+    ):
+        with pytest.raises(ConfigError, match="seems to hold credentials") as raised:
+            make()
+        assert "s3cret" not in str(raised.value)
+
+
+async def test_a_name_is_one_short_line() -> None:
+    assert EventBus(name="orders (eu), 2nd: v1").name == "orders (eu), 2nd: v1"
+    for name in ("a\nb", "x" * 201):
+        with pytest.raises(ConfigError, match="one line of at most 200 characters"):
+            EventBus(name=name)

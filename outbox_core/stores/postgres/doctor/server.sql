@@ -14,5 +14,6 @@ SELECT
     current_user AS role,
     (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS superuser,
     pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS sees_everybody,
+    format('GRANT pg_read_all_stats TO %I', current_user) AS see_everybody,
     pg_backend_pid() AS pid,
     clock_timestamp() AS now

@@ -2,6 +2,6 @@
 SELECT
     {include queries/stored_columns.sql}
 FROM {table}
-WHERE tenant_id = $3::text::uuid AND published_at IS NULL AND dead_at IS NULL
+WHERE tenant_id = $2::text::uuid AND published_at IS NULL AND dead_at IS NULL
 ORDER BY sequence
 LIMIT $1::text::bigint

@@ -10,7 +10,5 @@
     (extract(epoch FROM available_at) * 1000000)::bigint,
     (extract(epoch FROM published_at) * 1000000)::bigint,
     (extract(epoch FROM dead_at) * 1000000)::bigint,
-    last_error, headers::text,
-    CASE WHEN $2::text = 'true' THEN payload::text END,
-    CASE WHEN $2::text = 'true' THEN body END,
+    last_error,
     coalesce(content_type, 'application/json')

@@ -1,0 +1,1 @@
+    headers::text, payload::text, body

@@ -1,0 +1,87 @@
+"""Handing messages to a dispatcher: when, and what its answer means."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+_RELAY: Final = "tests/integration/relay"
+_OUTLET: Final = "outbox_core/relay/outlet.py"
+
+MUTATIONS: Final = (
+    Mutation(
+        name="completion-before-ack",
+        breaks="A message is marked as published as soon as its dispatch has begun.",
+        promise="Delivery is at least once: the acknowledgement comes before the mark.",
+        file=_OUTLET,
+        old="returned = await dispatch(row.message)",
+        new="returned = asyncio.ensure_future(dispatch(row.message)) and None",
+        tests=(
+            f"{_RELAY}/test_failures.py::test_a_permanent_error_is_dead_at_once",
+            f"{_RELAY}/test_failures.py::test_a_failure_of_one_message_costs_no_other_one",
+        ),
+    ),
+    Mutation(
+        name="cut-off-counts-as-ack",
+        breaks="A dispatch that was cut off and returned quietly counts as acknowledged.",
+        promise="Delivery is at least once: only an acknowledgement is one.",
+        file=_OUTLET,
+        old="if worker.overdue or cancelled:",
+        new="if cancelled and outcome is not None:",
+        tests=(
+            f"{_RELAY}/test_bad_dispatchers.py::test_swallowing_the_stop_and_returning_is_no_acknowledgement",
+        ),
+    ),
+    Mutation(
+        name="dispatch-after-the-lease",
+        breaks="A dispatch begins although too little of its lease is left.",
+        promise="A relay that has lost its lease sends nothing more.",
+        file=_OUTLET,
+        old="if now >= row.expires:",
+        new="if False:",
+        tests=(
+            f"{_RELAY}/test_leases.py::test_a_slow_batch_gives_its_unstarted_rows_back",
+            f"{_RELAY}/test_frozen.py::test_a_thawed_relay_dispatches_nothing_of_its_old_leases",
+        ),
+    ),
+    Mutation(
+        name="no-lease-margin",
+        breaks="A lease is relied on up to its end, with no time kept for the dispatch and its record.",
+        promise="A relay that has lost its lease sends nothing more.",
+        file="outbox_core/relay/settings.py",
+        old="return self.lock_ttl - self.dispatch_timeout - self.database_timeout - MARGIN",
+        new="return self.lock_ttl",
+        tests=(
+            "tests/unit/test_relay_settings.py::test_a_dispatch_that_may_start_ends_within_its_lease",
+            f"{_RELAY}/test_leases.py::test_a_slow_batch_gives_its_unstarted_rows_back",
+        ),
+    ),
+    Mutation(
+        name="outage-charges-attempts",
+        breaks="Messages pay with an attempt for a broker that is away.",
+        promise="An outage of the broker costs no message its attempts.",
+        file="outbox_core/relay/settlement.py",
+        old="self._wait(row, error, delay, seconds, refund=True)",
+        new="self._wait(row, error, delay, seconds, refund=False)",
+        tests=(f"{_RELAY}/test_outages.py::test_a_long_outage_kills_nothing_and_costs_no_attempt[plain-2]",),
+    ),
+    Mutation(
+        name="stop-keeps-rows",
+        breaks="A relay that stops does not give back what it has not dispatched.",
+        promise="What a stopped relay had not begun is free at once.",
+        file="outbox_core/relay/lane.py",
+        old='self._settlement.give_back(outlet.flush(), "the relay stopped")',
+        new="outlet.flush()",
+        tests=(f"{_RELAY}/test_leases.py::test_a_stop_ends_in_its_time_whatever_the_broker_does[hanging]",),
+    ),
+    Mutation(
+        name="stop-waits-for-the-broker",
+        breaks="A stop lets a dispatch go on for as long as it likes.",
+        promise="A stopped relay is gone within its grace and a second.",
+        file=_OUTLET,
+        old="while self._workers and (left := self._stop_by - clock.now()) > 0:",
+        new="while self._workers and (left := _HASTE_SECONDS):",
+        tests=(f"{_RELAY}/test_leases.py::test_a_stop_ends_in_its_time_whatever_the_broker_does[hanging]",),
+    ),
+)

@@ -1,0 +1,57 @@
+"""Order within a key."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+_STORES: Final = "tests/contract/test_stores.py::TestPostgres"
+_ORDER: Final = "tests/integration/relay/test_order.py"
+_QUERIES: Final = "outbox_core/stores/postgres/queries"
+_PROMISE: Final = "Messages of one key arrive in the order of their sequences."
+
+MUTATIONS: Final = (
+    Mutation(
+        name="key-by-due-time",
+        breaks="Within a key, messages go by when they are due.",
+        promise=_PROMISE,
+        file=f"{_QUERIES}/follow.sql",
+        old="ORDER BY message.tenant_id, message.key, sequence",
+        new="ORDER BY message.tenant_id, message.key, available_at, sequence",
+        tests=(f"{_STORES}::test_nobody_overtakes_a_head_that_is_not_due",),
+    ),
+    Mutation(
+        name="no-look-for-predecessors",
+        breaks="Nobody looks whether an earlier message of the key is still waiting.",
+        promise=_PROMISE,
+        file=f"{_QUERIES}/predecessors.sql",
+        old="LIMIT 1",
+        new="LIMIT 0",
+        tests=(
+            f"{_STORES}::test_a_predecessor_that_is_not_due_is_found",
+            f"{_ORDER}::test_a_delayed_head_holds_its_key",
+        ),
+    ),
+    Mutation(
+        name="failed-head-is-overtaken",
+        breaks="While a message waits to be tried again, the others of its key go on.",
+        promise=_PROMISE,
+        file="outbox_core/relay/settlement.py",
+        old="if row.message.meta.replays:",
+        new="if True:",
+        tests=(f"{_ORDER}::test_a_failing_head_holds_its_key_and_nobody_else",),
+    ),
+    Mutation(
+        name="dead-head-does-not-block",
+        breaks='`on_dead="block"` lets a key go on behind a dead message.',
+        promise="Then its key waits for a person.",
+        file=f"{_QUERIES}/predecessors.sql",
+        old="AND (dead_at IS NULL OR $7::boolean)",
+        new="AND (dead_at IS NULL OR $7::boolean IS NULL)",
+        tests=(
+            f"{_STORES}::test_the_dead_count_when_they_are_asked_for",
+            "tests/integration/relay/test_failures.py::test_a_dead_head_lets_its_key_go_on_or_holds_it[block-1]",
+        ),
+    ),
+)
