@@ -124,6 +124,13 @@ def faults(session: nox.Session) -> None:
 
 
 @nox.session
+def mutations(session: nox.Session) -> None:
+    """Break the product in known ways, one at a time: the tests must notice each; `-- --only NAME` picks."""
+    install_locked(session, "test")
+    session.run("python", "-m", "tests.mutations", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Measure everything against its yardsticks; `-- --quick`: five minutes, `-- --smoke`: one, without judgement."""
     install_locked(session, "test", "bench")

@@ -22,6 +22,8 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_fence_as_directive = ["mermaid"]
 myst_heading_anchors = 4
 
+copybutton_prompt_text = "$ "  # a reader copies commands, not the prompt and what they print
+
 default_role = "py:obj"  # docstrings name classes in single backticks
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 GROWTH: Final = 10
 """How many times ``batch_size`` a claim may ask for while a backlog lasts."""
 _AHEAD: Final = 2
-"""Claims' worth of rows that may be in hand when the next claim is sent: one is being dispatched, the other recorded."""
+"""Claims' worth of rows that may be in hand when the next is sent: one is being dispatched, the other recorded."""
 _LOOK_SECONDS: Final = 0.25
 _CAUTION_ATTEMPTS: Final = 3
 """From this attempt on, a row whose lease was lost before is dispatched alone."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Final, Literal
 
@@ -12,6 +13,13 @@ _LARGEST: Final = {"int": 2**31 - 1, "float": 366 * 24 * 3600}
 """What the database and its clock can work with: counts of 31 bits, durations of a year."""
 _BETWEEN: Final = {"database_timeout": (0.01, 3600.0), "takeover": (0.5, 3600.0)}
 """What can work at all, in seconds: below, nothing is done in time; above, nobody notices that something is lost."""
+_POSITIVE: Final = frozenset(
+    {
+        "batch_size", "batch_bytes", "concurrency", "poll_interval", "lock_ttl", "max_attempts",
+        "dispatch_timeout", "database_timeout", "backoff_base", "takeover",
+    }
+)  # fmt: skip
+_CHOICES: Final = {"on_published": ("mark", "delete"), "on_dead": ("skip", "block")}
 HEARTBEATS: Final = 8
 """How often a leader says that it lives in the time after which it is replaced."""
 MARGIN: Final = 1.0
@@ -49,30 +57,32 @@ class RelaySettings:
     """Whether the messages behind a dead one of the same key go on or wait."""
 
     def __post_init__(self) -> None:
-        for setting in fields(self):
-            _check_type(setting.name, str(setting.type), getattr(self, setting.name))
-        for name in (
-            "batch_size", "batch_bytes", "concurrency", "poll_interval", "lock_ttl", "max_attempts",
-            "dispatch_timeout", "database_timeout", "backoff_base", "takeover",
-        ):  # fmt: skip
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"{name} must be greater than 0, got {getattr(self, name)!r}")
-        if self.on_published not in ("mark", "delete"):
-            raise ConfigError(f"on_published must be 'mark' or 'delete', got {self.on_published!r}")
-        if self.on_dead not in ("skip", "block"):
-            raise ConfigError(f"on_dead must be 'skip' or 'block', got {self.on_dead!r}")
-        if self.last_error_max_bytes < 64:
-            raise ConfigError(f"last_error_max_bytes must be at least 64, got {self.last_error_max_bytes}")
-        for name, (least, most) in _BETWEEN.items():
-            if not least <= getattr(self, name) <= most:
-                raise ConfigError(f"{name} must be from {least:g} to {most:g} s, got {getattr(self, name)!r}")
-        self._check_lease()
-        self._check_takeover()
+        problems = [
+            problem for setting in fields(self) if (problem := self._flaw(setting.name, str(setting.type)))
+        ]
+        # What does not fit together can only be told of values that make sense by themselves.
+        if problems := problems or [*self._check_lease(), *self._check_takeover()]:
+            raise ConfigError("; ".join(problems))
 
-    def _check_lease(self) -> None:
+    def _flaw(self, name: str, kind: str) -> str | None:
+        value = getattr(self, name)
+        if problem := _check_type(name, kind, value):
+            return problem
+        if name in _POSITIVE and value <= 0:
+            return f"{name} must be greater than 0, got {value!r}"
+        if name in _CHOICES and value not in _CHOICES[name]:
+            return f"{name} must be {' or '.join(map(repr, _CHOICES[name]))}, got {value!r}"
+        if name == "last_error_max_bytes" and value < 64:
+            return f"last_error_max_bytes must be at least 64, got {value}"
+        least, most = _BETWEEN.get(name, (value, value))
+        return (
+            None if least <= value <= most else f"{name} must be from {least:g} to {most:g} s, got {value!r}"
+        )
+
+    def _check_lease(self) -> Iterator[str]:
         needed = self.dispatch_timeout + 2 * self.database_timeout + MARGIN
         if needed > self.lock_ttl:
-            raise ConfigError(
+            yield (
                 f"lock_ttl={self.lock_ttl:g} s is too short: a lease must outlast the claim"
                 f" (database_timeout={self.database_timeout:g} s), the dispatch"
                 f" (dispatch_timeout={self.dispatch_timeout:g} s), the completion"
@@ -80,9 +90,9 @@ class RelaySettings:
                 f" {needed:g} s in all; raise lock_ttl or lower the timeouts"
             )
 
-    def _check_takeover(self) -> None:
+    def _check_takeover(self) -> Iterator[str]:
         if self.single_active and self.takeover < self.database_timeout:
-            raise ConfigError(
+            yield (
                 f"takeover={self.takeover:g} s is too short: a heartbeat, sent every {self.takeover / HEARTBEATS:g} s,"
                 f" may take database_timeout={self.database_timeout:g} s, and so may the claim that a new leader has to"
                 " wait for; raise takeover or lower database_timeout"
@@ -94,15 +104,16 @@ class RelaySettings:
         return self.lock_ttl - self.dispatch_timeout - self.database_timeout - MARGIN
 
 
-def _check_type(name: str, kind: str, value: object) -> None:
+def _check_type(name: str, kind: str, value: object) -> str | None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if kind == "int" and (not number or not isinstance(value, int)):
-        raise ConfigError(f"{name} must be a whole number, got {value!r}")
+        return f"{name} must be a whole number, got {value!r}"
     if kind == "float" and not number:
-        raise ConfigError(f"{name} must be a number of seconds, got {value!r}")
+        return f"{name} must be a number of seconds, got {value!r}"
     if kind == "bool" and not isinstance(value, bool):
-        raise ConfigError(f"{name} must be True or False, got {value!r}")
+        return f"{name} must be True or False, got {value!r}"
     if isinstance(value, int | float) and (value < 0 or not math.isfinite(value)):
-        raise ConfigError(f"{name} must not be negative or infinite, got {value!r}")
+        return f"{name} must not be negative or infinite, got {value!r}"
     if kind in _LARGEST and isinstance(value, int | float) and value > _LARGEST[kind]:
-        raise ConfigError(f"{name} must be at most {_LARGEST[kind]}, got {value!r}")
+        return f"{name} must be at most {_LARGEST[kind]}, got {value!r}"
+    return None

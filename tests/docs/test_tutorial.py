@@ -79,6 +79,15 @@ def test_every_block_is_walked_or_says_why_not() -> None:
     ]
 
 
+def test_files_of_the_reader_are_on_no_other_page() -> None:
+    """A block that stands for a file is not run by itself, so another page must not have one."""
+    texts = {page: page.read_text(encoding="utf-8") for page in markdown.pages()}
+    found = [
+        page for page, text in texts.items() if any(block.noted("file") for block in markdown.blocks(text))
+    ]
+    assert found == [PAGE]
+
+
 def test_what_it_imports_is_what_it_installs() -> None:
     """An extra or a package forgotten in the command of step 1 would stop a reader right there."""
     (install,) = (block.text for block in BLOCKS if block.noted("not walked"))

@@ -6,6 +6,7 @@ What is read is what the broker stored, in its order, by the broker's own client
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -29,6 +30,7 @@ LIVE, WHOLE = "faults.live", "faults.whole"
 """Who reads: while it happens, and once all is quiet. A queue keeps nothing that was read, so each has its own."""
 CONNECT_SECONDS = 5
 ASK_SECONDS = 1.0
+PREFETCH = 500
 
 Seen = tuple[int, int, str]
 """Where a message is in the broker's own count, and its event id."""
@@ -145,31 +147,33 @@ async def jetstream(address: str, _: str, after: dict[int, int]) -> AsyncIterato
 
 
 class QueueReader:
+    """Messages come as the broker pushes them and are acknowledged once they are handed on, many at a time."""
+
     def __init__(self, channel: Any, queue: Any, read: int) -> None:
         self._channel = channel
         self._queue = queue
         self._read = read
+        self._pushed: asyncio.Queue[Any] = asyncio.Queue()
+        self._consuming = False
 
     async def some(self) -> list[Seen]:
-        found: list[Seen] = []
-        end = time.monotonic() + ASK_SECONDS / 2
-        try:
-            while time.monotonic() < end:
-                message = await self._queue.get(fail=False, timeout=CONNECT_SECONDS)
-                if message is None:
-                    break
-                self._read += 1
-                found.append((0, self._read, str(message.headers[EVENT_ID])))
-                await message.ack()
-        except Exception:
-            # What was acknowledged so far comes from nowhere else again.
-            if not found:
-                raise
-        if not found:
-            await asyncio.sleep(0.1)
-        return found
+        if not self._consuming:
+            self._consuming = True
+            await self._queue.consume(self._pushed.put, timeout=CONNECT_SECONDS)
+        messages: list[Any] = []
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ASK_SECONDS / 2):
+                messages.append(await self._pushed.get())
+        while not self._pushed.empty():
+            messages.append(self._pushed.get_nowait())
+        if messages:
+            await messages[-1].ack(multiple=True)
+        first = self._read + 1
+        self._read += len(messages)
+        return [(0, first + at, str(each.headers[EVENT_ID])) for at, each in enumerate(messages)]
 
     async def size(self) -> int:
+        """To be asked before the first read: what is on its way here is not counted."""
         declared = await self._channel.declare_queue(self._queue.name, passive=True, timeout=CONNECT_SECONDS)
         return self._read + int(declared.declaration_result.message_count)
 
@@ -179,6 +183,7 @@ async def rabbitmq(address: str, name: str, after: dict[int, int]) -> AsyncItera
     connection = await aio_pika.connect(address, timeout=CONNECT_SECONDS)
     try:
         channel = await connection.channel()
+        await channel.set_qos(prefetch_count=PREFETCH, timeout=CONNECT_SECONDS)
         yield QueueReader(channel, await channel.get_queue(name), after.get(0, 0))
     finally:
         async with asyncio.timeout(CONNECT_SECONDS):
@@ -196,7 +201,7 @@ READERS: dict[str, Callable[[str, str, dict[int, int]], AbstractAsyncContextMana
 }
 
 
-async def read_all(broker: Broker, address: str, within: float = 60.0) -> list[str]:
+async def read_all(broker: Broker, address: str, within: float = 120.0) -> list[str]:
     """Every event id the broker has, in its order, repetitions included."""
     found: list[Seen] = []
     async with asyncio.timeout(within), READERS[broker](address, WHOLE, {}) as reader:

@@ -153,3 +153,16 @@ def test_an_unknown_setting_is_named_beside_the_known_ones() -> None:
 def test_tables(tables: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Relay(MemoryStore, dispatcher=_nowhere, **tables)
+
+
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as values:
+        RelaySettings(batch_size=0, on_dead="wait", takeover=0.1)
+    assert str(values.value) == (
+        "batch_size must be greater than 0, got 0; takeover must be from 0.5 to 3600 s, got 0.1;"
+        " on_dead must be 'skip' or 'block', got 'wait'"
+    )
+    with pytest.raises(ConfigError) as together:
+        RelaySettings(lock_ttl=3.0, takeover=1.0)
+    assert "lock_ttl=3 s is too short" in str(together.value)
+    assert "takeover=1 s is too short" in str(together.value)

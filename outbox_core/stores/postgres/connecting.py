@@ -91,6 +91,8 @@ def flaw(dsn: str) -> str | None:
     ports = [_PORT_OF.sub("", host) for host in hosts.split(",")]
     if any(port and (_NUMBER.fullmatch(port) is None or not 0 < int(port) < 65536) for port in ports):
         return f"the port after its host must be a number from 1 to 65535; {_ENCODE}"
+    if "=" in url.path:
+        return "an = stands in its database's name: options follow a ?, and in a name it is written %3D"
     if not {mode.replace("_", "-") for mode in options.get("sslmode", ())}.issubset(_SSL_MODES):
         return f"its sslmode must be one of {', '.join(_SSL_MODES)}"
     return None
