@@ -2,9 +2,9 @@
 
     python -m benchmarks.relay_process '{"dsn": "postgresql://…", "rows": 200000, "settings": {}}'
 
-Like ``outbox relay`` it is on uvloop where there is one, and spares the garbage collector. Delivers to a dispatcher that
-does nothing until so many rows are published, and prints what it cost as one line of JSON. With ``"profile": "FILE"``
-it runs under cProfile and leaves the statistics there.
+Like ``outbox relay`` it is on uvloop where there is one, and spares the garbage collector. Delivers to a dispatcher
+that does nothing until so many rows are published, and prints what it cost as one line of JSON. With
+``"profile": "FILE"`` it runs under cProfile and leaves the statistics there.
 """
 
 from __future__ import annotations

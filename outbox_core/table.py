@@ -82,7 +82,7 @@ def _check(identifier: str, part: str, max_bytes: int, *, whole: str) -> None:
         raise InvalidTableName(whole, f"the {part} name is empty")
     if _IDENTIFIER.fullmatch(identifier) is None:
         hint = ""
-        if _IDENTIFIER.fullmatch(identifier.lower()) is not None:
+        if len(identifier) <= max_bytes and _IDENTIFIER.fullmatch(identifier.lower()) is not None:
             hint = f" (PostgreSQL folds unquoted upper case to lower case; write {identifier.lower()!r})"
         raise InvalidTableName(
             whole,

@@ -19,9 +19,8 @@ def invalid(what: str, value: object) -> str:
 
 
 def shortened(path: str) -> str:
-    """A path with its middle left out when it is long: where it begins and where it ends are what helps."""
-    return (
-        path
-        if len(path) <= 2 * _SHOWN_CHARACTERS
-        else f"{path[:_SHOWN_CHARACTERS]}…{path[-_SHOWN_CHARACTERS:]}"
-    )
+    """A path as one line, with its middle left out when it is long: where it begins and where it ends helps."""
+    if len(path) > 2 * _SHOWN_CHARACTERS:
+        path = f"{path[:_SHOWN_CHARACTERS]}…{path[-_SHOWN_CHARACTERS:]}"
+    # The names of members in it are whoever's wrote the payload.
+    return path if path.isprintable() else repr(path)[1:-1]

@@ -13,13 +13,13 @@ from outbox_core.errors import StorageError
 from outbox_core.identifiers import uuid7
 from outbox_core.observer import Claimed, Reconnecting, Released, SessionEnded
 from outbox_core.relay import clock
-from outbox_core.relay.keys import by_key
 from outbox_core.relay.position import Position
 from outbox_core.relay.wakeups import after_sweep
 from outbox_core.store import BEGINNING, Claim, KeyId, Place, Row, Span, Store
 
 if TYPE_CHECKING:
     from outbox_core.observer import Event
+    from outbox_core.relay.admission import Admission, Batch
     from outbox_core.relay.backoff import Backoff
     from outbox_core.relay.hand import Hand
     from outbox_core.relay.keys import Keys
@@ -40,7 +40,7 @@ _LAST_SEQUENCE: Final = 2**63 - 1
 
 
 class Claimer:
-    """One claim at a time. Whatever it leases goes to ``deliver``; what may not be dispatched yet to ``release``."""
+    """One claim at a time. Whatever it leases goes through the ``admission``, in the order of the claims."""
 
     def __init__(
         self,
@@ -52,11 +52,10 @@ class Claimer:
         hand: Hand,
         leaves: Leaves,
         wakeups: Wakeups,
+        admission: Admission,
         *,
         term: Callable[[], int | None],
         waiting_for: Callable[[Sequence[Leaf]], int],
-        deliver: Callable[[Sequence[Row]], None],
-        release: Callable[[Sequence[Row], str], None],
         observe: Callable[[Event], None],
     ) -> None:
         self._table = table
@@ -67,10 +66,9 @@ class Claimer:
         self._hand = hand
         self._leaves = leaves
         self._wakeups = wakeups
+        self._admission = admission
         self._term = term
         self._waiting_for = waiting_for
-        self._deliver = deliver
-        self._release = release
         self._observe = observe
         self._position = Position()
         self._limit = settings.batch_size
@@ -152,27 +150,48 @@ class Claimer:
         return bool(stuck) and self._hand.has_room(_AHEAD * self._limit + self._waiting_for(stuck))
 
     async def _read(self) -> bool:
+        batch = await self._lease_next(self._next_claim())
+        while batch.full and batch.by_key and self._reads_on():
+            claim = self._next_claim()
+            batch = await self._admission.admit_beside(batch, claim, self._lease_next)
+        await self._admission.admit(batch)
+        return batch.full or self._cautious
+
+    def _reads_on(self) -> bool:
+        """Whether the next thing to do is another claim."""
         now = clock.now()
-        sweeping = self._cautious or now >= self._next_sweep
-        claim = self._claim(since=BEGINNING if sweeping else self._position.place)
-        rows = await self._attempt(claim, {})
-        # The store weighs rows as they are kept, which can be several times their size here.
-        size = sum(len(row.message.payload) for row in rows)
-        full = len(rows) >= claim.limit or size * 4 >= claim.max_bytes
-        self._position.read(rows[-1].place if full else None)
-        if sweeping:
-            self._next_sweep = after_sweep(now)
-        self._limit = (
-            min(self._limit * 2, self._settings.batch_size * GROWTH) if full else self._settings.batch_size
+        return (
+            self._can_claim
+            and (self._term() == self._led or not self._settings.single_active)
+            and not self._cautious
+            and not self._unknown
+            and now < min(self._next_look, self._next_review, self._keys.next_wake())
+            and self._has_room()
         )
-        return full or self._cautious
+
+    def _next_claim(self) -> Claim:
+        sweeping = self._cautious or clock.now() >= self._next_sweep
+        return self._claim(since=BEGINNING if sweeping else self._position.place)
+
+    async def _lease_next(self, claim: Claim) -> Batch:
+        """Read on, or from the beginning, as the claim says."""
+        began = clock.now()
+        batch = await self._lease(claim, {})
+        rows = batch.rows
+        self._position.read(rows[-1].place if batch.full else None)
+        if claim.since == BEGINNING:
+            self._next_sweep = after_sweep(began)
+        most = self._settings.batch_size * GROWTH
+        self._limit = min(self._limit * 2, most) if batch.full else self._settings.batch_size
+        return batch
 
     async def _follow(self) -> bool:
         keys = self._keys.due(clock.now(), self._settings.batch_size)
         if not keys:
             return False
-        rows = await self._attempt(self._claim(since=BEGINNING), keys)
-        return bool(rows)
+        batch = await self._lease(self._claim(since=BEGINNING), keys)
+        await self._admission.admit(batch)
+        return bool(batch.rows)
 
     def _claim(self, since: Place) -> Claim:
         settings = self._settings
@@ -187,8 +206,8 @@ class Claimer:
             shut=self._leaves.shut_topics(self._passed_over),
         )
 
-    async def _attempt(self, claim: Claim, keys: Mapping[KeyId, int]) -> list[Row]:
-        """Lease rows and take them in. A claim whose outcome is not known is remembered, to be undone."""
+    async def _lease(self, claim: Claim, keys: Mapping[KeyId, int]) -> Batch:
+        """Lease rows and take them in hand. A claim whose outcome is not known is remembered, to be undone."""
         # The store carries its calls through: here is where a stop is heard between two of them.
         await anyio.lowlevel.checkpoint_if_cancelled()
         started = clock.now()
@@ -204,14 +223,14 @@ class Claimer:
             for key_id in keys:
                 self._keys.retry(key_id, clock.now())
             raise
+        size = sum(len(row.message.payload) for row in leased)
         if leased:
-            ended = clock.now()
-            size = sum(len(row.message.payload) for row in leased)
             self._wakeups.worked()
-            self._observe(Claimed(self._table, len(leased), size, ended - started))
+            self._observe(Claimed(self._table, len(leased), size, clock.now() - started))
         self._cautious = any(row.recovered and self._is_suspect(row) for row in rows)
-        await self._admit(claim, rows, keys, started + self._settings.trusted)
-        return rows
+        # The store weighs rows as they are kept, which can be several times their size here.
+        full = rows is leased and (len(rows) >= claim.limit or size * 4 >= claim.max_bytes)
+        return self._admission.take(claim, rows, keys, started + self._settings.trusted, full=full)
 
     def _is_suspect(self, row: Row) -> bool:
         attempts = row.message.meta.attempts
@@ -229,38 +248,6 @@ class Claimer:
         self.returned(others)
         self._observe(Released(self._table, len(others), "a message that may crash its relay goes alone"))
         return [suspect]
-
-    async def _admit(self, claim: Claim, rows: list[Row], keys: Mapping[KeyId, int], expires: float) -> None:
-        self._hand.take(rows)
-        ordered = self._settings.single_active
-        for row in rows:
-            row.expires = expires
-            if not ordered:
-                row.key_id = None
-        try:
-            grouped = by_key(rows)
-            spans = self._keys.spans(grouped)
-            hidden = (
-                await self._store.predecessors(
-                    self._table, claim, spans, dead_too=self._settings.on_dead == "block"
-                )
-                if spans
-                else {}
-            )
-        except BaseException:
-            for key_id in keys:
-                self._keys.retry(key_id, clock.now())
-            self._release_unordered(rows, "the order within its key could not be checked")
-            raise
-        ready, back = self._keys.admit(rows, grouped, hidden, keys, clock.now())
-        self._release_unordered(back, "a message before it in its key is not resolved")
-        self._deliver(ready)
-
-    def _release_unordered(self, rows: Sequence[Row], reason: str) -> None:
-        """Give back rows that were never taken into the order of their keys."""
-        for row in rows:
-            row.key_id = None
-        self._release(rows, reason)
 
     async def _look(self) -> None:
         now = clock.now()

@@ -9,6 +9,7 @@ import anyio
 
 from outbox_core.observer import PoolerDetected
 from outbox_core.relay import clock
+from outbox_core.relay.admission import Admission
 from outbox_core.relay.budget import Budget
 from outbox_core.relay.claimer import GROWTH, Claimer
 from outbox_core.relay.completer import Completer
@@ -79,10 +80,17 @@ class Lane:
             self.hand,
             leaves,
             self.wakeups,
+            Admission(
+                table,
+                store,
+                settings,
+                self._keys,
+                self.hand,
+                deliver=self.deliver,
+                release=self._completer.release,
+            ),
             term=lambda: self.leader.term,
             waiting_for=self._waiting_for,
-            deliver=self.deliver,
-            release=self._completer.release,
             observe=observe,
         )
         self._outlets: dict[Leaf, Outlet] = {}

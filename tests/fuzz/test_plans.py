@@ -53,16 +53,14 @@ EXTREME = [
 def documents(draw: st.DrawFn) -> Any:
     """The document with something else in one or two of its places."""
     document = json.loads(json.dumps(DOCUMENT))
-    for _ in range(draw(st.integers(1, 2))):
-        holder = draw(
-            st.sampled_from(
-                [document, document["plan"], document["plan"]["filter"], document["plan"]["exceeded"][0]]
-            )
+    plan = document["plan"]
+    for holder in draw(
+        st.lists(
+            st.sampled_from([document, plan, plan["filter"], plan["exceeded"][0]]), min_size=1, max_size=2
         )
+    ):
         name = draw(st.sampled_from(list(holder)))
         holder[name] = draw(st.one_of(values, st.sampled_from(EXTREME), spoilt(str(holder[name]))))
-        if holder is document:
-            break
     return document
 
 

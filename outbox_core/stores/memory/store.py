@@ -154,7 +154,10 @@ class MemoryStore:
                     and not row.replays
                     and (dead_too or row.dead_at is None)
                 ):
-                    found[span.key_id] = Predecessor(row.sequence, _wait(row, now, ttl))
+                    mine = claim.beside is not None and row.lock_token == claim.beside
+                    found[span.key_id] = Predecessor(
+                        row.sequence, _wait(row, now, timedelta() if mine else ttl)
+                    )
                     break
         return found
 
