@@ -154,6 +154,20 @@ def lint(session: nox.Session) -> None:
 
 
 @nox.session
+def security(session: nox.Session) -> None:
+    """Flaws in the packages' own code, and known vulnerabilities of what the lock file names."""
+    install_locked(session, "test", "security")
+    session.run("bandit", "--quiet", "--configfile", "pyproject.toml", "--recursive", *PACKAGES)
+    requirements = Path(session.create_tmp()) / "requirements.txt"
+    session.run(
+        "uv", "export", "--frozen", "--quiet", "--all-packages", "--all-extras", "--no-default-groups",
+        "--no-emit-workspace", "--no-hashes", "--output-file", str(requirements), silent=True,
+    )  # fmt: skip
+    # 3: no database of vulnerabilities could be asked, which the script says and which is no verdict.
+    session.run("python", "-m", "tests.security.audit", str(requirements), success_codes=[0, 3])
+
+
+@nox.session
 def types(session: nox.Session) -> None:
     """mypy and pyright, both strict, on the packages and on the typing tests."""
     install_locked(session, "test", "types", "dev")

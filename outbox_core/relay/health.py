@@ -188,6 +188,7 @@ class Vitals:
         silent: list[str] = []
         for table, (at, status) in self._looks.items():
             heartbeat = None if status.leader is None else status.leader.heartbeat_age
-            if table not in self._terms and now - at < takeover and (heartbeat or takeover) >= takeover:
+            led = heartbeat is not None and heartbeat < takeover
+            if table not in self._terms and now - at < takeover and not led:
                 silent.append(f"{table}: nobody leads")
         return silent

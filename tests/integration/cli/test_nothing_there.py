@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
@@ -14,7 +13,7 @@ from tests.integration.cli.sql import TABLE, add
 from tests.services.postgres import Database
 
 BECAUSE = ("--yes", "--reason", "mended")
-NOBODY = str(uuid4())
+NOBODY = "0193f2d4-7c1e-7000-8000-000000000000"
 LISTS = {
     "pending": "messages",
     "pending --tenant " + NOBODY: "messages",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from outbox_core.message import Message
-from outbox_core.store import Span
+from outbox_core.store import Predecessor, Span
 from outbox_core.testing.contracts.driving import expect
 from outbox_core.testing.contracts.storing.claims import TENANT, TOPIC
 from outbox_core.testing.contracts.storing.scene import (
@@ -21,7 +22,7 @@ from outbox_core.testing.contracts.storing.scene import (
 )
 
 if TYPE_CHECKING:
-    from outbox_core.store import Claim, KeyId, Predecessor
+    from outbox_core.store import Claim, KeyId
     from outbox_core.testing.contracts.storing.database import Database
 
 _SOON = timedelta(milliseconds=300)
@@ -95,6 +96,15 @@ class KeyContract:
             found = (await _before(scene, claim, late))[key_id("a")]
             equal(found.sequence, early, "sequence of the predecessor")
             expect(found.wait is not None and LONG - 10 < found.wait <= LONG, f"its lease ends in {LONG:g} s")
+
+    async def test_a_claim_that_is_under_way_beside_keeps_nobody_waiting(self, database: Database) -> None:
+        async with at_work(database) as scene:
+            early, late = await scene.write(Message(TOPIC, 1, key="a"), Message(TOPIC, 2, key="a"))
+            beside = await scene.claim_one(limit=1)
+            claim = scene.terms()
+            await scene.store.claim(scene.table, claim)
+            found = await _before(scene, replace(claim, beside=beside.token), late)
+            equal(found[key_id("a")], Predecessor(early, 0.0), "predecessor and when it is free")
 
     async def test_what_the_same_claim_has_is_no_predecessor(self, database: Database) -> None:
         async with at_work(database) as scene:
