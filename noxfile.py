@@ -163,8 +163,12 @@ def security(session: nox.Session) -> None:
         "uv", "export", "--frozen", "--quiet", "--all-packages", "--all-extras", "--no-default-groups",
         "--no-emit-workspace", "--no-hashes", "--output-file", str(requirements), silent=True,
     )  # fmt: skip
-    # 3: no database of vulnerabilities could be asked, which the script says and which is no verdict.
-    session.run("python", "-m", "tests.security.audit", str(requirements), success_codes=[0, 3])
+    # 3: no database of vulnerabilities could be asked about all of them, which is no verdict.
+    audit = ("python", "-m", "tests.security.audit", str(requirements))
+    said = session.run(*audit, success_codes=[0, 3], silent=True)
+    session.log(str(said).strip())
+    if "could be reached" in str(said).lower() or "not audited" in str(said):
+        session.skip("bandit found nothing; nobody could be asked for known vulnerabilities of every package")
 
 
 @nox.session

@@ -92,7 +92,7 @@ async def main(arguments: argparse.Namespace) -> int:
     _tell(report.timeline(results))
     if proofs:
         _tell(matrix.table(proofs))
-    good = all(result.good for result in results) and all(proof.good for proof in proofs)
+    good = bool(results) and all(result.good for result in results) and all(proof.good for proof in proofs)
     line = report.summary(results, proofs, seed, time.monotonic() - began, good)
     if arguments.json:
         arguments.json.write_text(line + "\n")

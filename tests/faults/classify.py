@@ -103,10 +103,10 @@ def _outcomes(
 ) -> None:
     known: dict[str, bool | None] = {}
     for line in history:
-        if line["kind"] == "invoke" or line["kind"] == "info":
-            known |= dict.fromkeys((*line["kept"], *line["back"]), None)
-        else:
-            known |= dict.fromkeys(line["kept"], line["kind"] == "ok") | dict.fromkeys(line["back"], False)
+        in_doubt = line["kind"] in ("invoke", "info")
+        known |= dict.fromkeys(line["kept"], None if in_doubt else line["kind"] == "ok")
+        # What is rolled back on purpose is not committed, whatever became of the rest.
+        known |= dict.fromkeys(line["back"], False)
     verdict.unknown = [event_id for event_id, committed in known.items() if committed is None]
     verdict.unknown_committed = sum(event_id in ledger for event_id in verdict.unknown)
     verdict.rolled_back = sum(committed is False for committed in known.values())
@@ -144,19 +144,32 @@ def reordered(stored: Iterable[str], ledger: Mapping[str, Committed]) -> list[st
 def stale_writes(trail: Iterable[Step], lock_ttl: float) -> list[str]:
     """Changes that were not the writer's to make.
 
-    A lease belongs to whoever took it. Another may take it over, or bury its message, only once its time is over;
-    what is published or dead is changed by nobody.
+    A row without a lease can only be leased. A lease belongs to whoever took it: another may take it over, or bury its
+    message, only once its time is over. What is published or dead is changed by nobody. Each change of a row begins
+    where the one before it ended.
     """
     owners: dict[str | None, str] = {}
+    states: dict[str, str] = {}
     stale: list[str] = []
     for step in trail:
-        lapsed = step.held is not None and step.held >= lock_ttl
-        if step.was in ("published", "dead"):
+        allowed = step.was == states.get(step.event_id, "pending") and _was_theirs(step, owners, lock_ttl)
+        if not allowed:
             stale.append(step.event_id)
-        elif step.was == "leased" and step.new_token != step.old_token:
-            taken = step.became in ("leased", "dead") and lapsed
-            if not taken and (step.became == "leased" or owners.get(step.old_token) != step.who):
-                stale.append(step.event_id)
+        states[step.event_id] = step.became
         if step.new_token is not None and step.new_token != step.old_token:
             owners[step.new_token] = step.who
     return stale
+
+
+def _was_theirs(step: Step, owners: Mapping[str | None, str], lock_ttl: float) -> bool:
+    fresh = (
+        owners.get(step.new_token, step.who) == step.who
+    )  # one token is of one claim, of as many rows as it took
+    if step.was == "pending":
+        return step.became == "leased" and fresh
+    if step.was != "leased":
+        return False
+    lapsed = step.held is not None and step.held >= lock_ttl
+    if step.became == "leased":
+        return lapsed and fresh
+    return owners.get(step.old_token) == step.who or (step.became == "dead" and lapsed)

@@ -35,6 +35,8 @@ class Deed:
     recovered: float | None
     hit: bool
     told: str
+    broken_promise: bool = False
+    """Whether something did not do what it had promised while it was broken, or the fault could not be made at all."""
 
 
 async def rage(
@@ -81,8 +83,8 @@ def _by_chance(world: World, kinds: Sequence[str]) -> tuple[str, ...]:
 async def _together(world: World, kinds: Sequence[str], missing: dict[str, str]) -> list[Deed]:
     """Do one fault or several at once, heal them all, and see that messages are published again."""
 
-    async def one(kind: str) -> tuple[str, float, float, bool, str] | None:
-        began = time.monotonic()
+    async def one(kind: str) -> tuple[str, float, float, bool, str, bool] | None:
+        began, broken = time.monotonic(), False
         try:
             told, hit = await KINDS[kind](world), True
         except NotHere as reason:
@@ -90,11 +92,17 @@ async def _together(world: World, kinds: Sequence[str], missing: dict[str, str])
             return None
         except (NotHit, TimeoutError) as error:
             told, hit = f"not felt: {error}", False
-        return kind, began, time.monotonic(), hit, told
+        except Exception as error:
+            # One fault that goes wrong must not take the verdict of a run of hours with it.
+            told, hit, broken = f"{type(error).__name__}: {error}", False, True
+        return kind, began, time.monotonic(), hit, told, broken
 
     done = [deed for deed in await asyncio.gather(*map(one, kinds)) if deed is not None]
     recovered: float | None = None
     with contextlib.suppress(NotHit):
         await world.until_working()
         recovered = time.monotonic()
-    return [Deed(kind, began, healed, recovered, hit, told) for kind, began, healed, hit, told in done]
+    return [
+        Deed(kind, began, healed, recovered, hit, told, broken)
+        for kind, began, healed, hit, told, broken in done
+    ]

@@ -32,9 +32,12 @@ class Place:
     child: Child | None = None
     name: str = ""
     planned_end: bool = False
+    crashes: list[str] = field(default_factory=list[str])
+    """Of processes that ended by themselves and were replaced, or met by a kill, after that."""
     _generations: itertools.count[int] = field(default_factory=itertools.count)
 
     def start(self, **orders: Any) -> None:
+        self._notice()
         self.name = f"{self.base}.{next(self._generations)}"
         self.planned_end = False
         arguments = json.dumps(self.orders | self.at_start() | orders | {"name": self.name})
@@ -68,15 +71,27 @@ class Place:
 
     async def kill(self) -> int | None:
         """SIGKILL; its exit code, -9 unless it had ended before."""
+        self._notice()
         self.planned_end = True
         await asyncio.to_thread(self.running.kill)
         return self.exit_code
 
     async def terminate(self, within: float) -> int | None:
         """SIGTERM, and SIGKILL after so many seconds; its exit code."""
+        self._notice()
         self.planned_end = True
         await asyncio.to_thread(self.running.terminate, signal.SIGTERM, timeout_s=within)
         return self.exit_code
+
+    def _notice(self) -> None:
+        if self.child is not None and self.exit_code is not None and not self.planned_end:
+            self.planned_end = True
+            self.crashes.append(f"{self.name} ended with {self.exit_code}")
+
+    def unplanned_ends(self) -> list[str]:
+        """Every process of this place that ended by itself, with its exit code."""
+        self._notice()
+        return list(self.crashes)
 
 
 @dataclass(slots=True)

@@ -11,8 +11,10 @@ import pytest
 from tests.faults.classify import Committed, Evidence, Step, Verdict, classify
 from tests.faults.kinds import KINDS
 from tests.faults.matrix import Fate, Ran, exists, judge, latest, read_results, wanted
-from tests.faults.plan import BROKERS
+from tests.faults.plan import BROKERS, Plan
+from tests.faults.processes import Place
 from tests.faults.rows import ROWS, Row
+from tests.faults.trial import Result
 
 TTL = 5.0
 LEASED = Step("a1", "r0", "pending", "leased", None, "t1")
@@ -91,6 +93,10 @@ def test_a_dead_message_that_was_not_meant_to_die_is_found() -> None:
         {"ledger": {event_id: row for event_id, row in GOOD.ledger.items() if event_id != "a3"}},
         {"ledger": {**GOOD.ledger, "x1": Committed()}},
         {"ledger": {**GOOD.ledger, "nobody-tried-it": Committed()}},
+        {
+            "history": [*GOOD.history, line("invoke", "a4", "s4"), line("info", "a4", "s4")],
+            "ledger": {**GOOD.ledger, "s4": Committed()},
+        },
     ],
 )
 def test_a_database_that_forgets_or_makes_up_commits_is_found(changes: dict[str, Any]) -> None:
@@ -111,7 +117,22 @@ TAKEN = Step("a1", "r1", "leased", "leased", "t1", "t2", 6.0)
         pytest.param([LEASED, Step("a1", "r1", "leased", "pending", "t1", None, 9.0)], id="another releases"),
         pytest.param([LEASED, Step("a1", "r1", "leased", "dead", "t1", None, 1.0)], id="buried too early"),
         pytest.param([LEASED, PUBLISHED, Step("a1", "r0", "published", "published")], id="published twice"),
-        pytest.param([Step("p1", "r0", "dead", "leased", None, "t3")], id="the dead is claimed"),
+        pytest.param(
+            [
+                LEASED,
+                Step("a1", "r0", "leased", "dead", "t1"),
+                Step("a1", "r0", "dead", "leased", None, "t3"),
+            ],
+            id="the dead is claimed",
+        ),
+        pytest.param(
+            [LEASED, replace(PUBLISHED, became="pending"), Step("a1", "r1", "pending", "published")],
+            id="what was given back is completed",
+        ),
+        pytest.param([Step("a1", "r1", "pending", "dead")], id="buried without a lease"),
+        pytest.param([LEASED, Step("a1", "r1", "leased", "leased", "t1", "t1", 1.0)], id="a lease is edited"),
+        pytest.param([LEASED, replace(LEASED, new_token="t2")], id="leased while it is leased"),
+        pytest.param([LEASED, replace(LEASED, event_id="a2", who="r1")], id="one token for two owners"),
     ],
 )
 def test_a_stale_write_that_was_accepted_is_found(trail: list[Step]) -> None:
@@ -199,3 +220,31 @@ def test_the_last_of_several_records_of_a_test_counts(tmp_path: Path) -> None:
         "tests/test_a.py::test_one": Fate.PASSED,
         "tests/test_a.py::test_two": Fate.PASSED,
     }
+
+
+class Ended:
+    """A process that ended by itself."""
+
+    exit_code = 1
+
+    def kill(self) -> None:
+        pass
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("how", ["kill", "look"])
+async def test_a_process_that_ends_by_itself_is_not_forgotten(how: str) -> None:
+    run: Any = None
+    child: Any = Ended()
+    place = Place(run, "m", "r1", {}, Path(), {}, child=child, name="r1.0")
+    if how == "kill":
+        await place.kill()
+    assert place.unplanned_ends() == ["r1.0 ended with 1"]
+    await place.kill()
+    assert place.unplanned_ends() == ["r1.0 ended with 1"]
+
+
+def test_a_run_without_a_message_is_not_good() -> None:
+    plan = Plan(seed=1, broker="nats", seconds=0.0, ordered=True)
+    assert not Result(plan, 0.0).good
+    assert Result(plan, 0.0, verdict=judged()).good

@@ -44,7 +44,7 @@ class Result:
 
     @property
     def good(self) -> bool:
-        return self.verdict.good and not self.problems
+        return self.verdict.good and self.verdict.committed > 0 and not self.problems
 
 
 async def run(plan: Plan, kinds: Sequence[str], tell: Callable[[str], None]) -> Result:
@@ -70,6 +70,9 @@ async def run(plan: Plan, kinds: Sequence[str], tell: Callable[[str], None]) -> 
             result.trends = soak.trends(await soak.watch(world))
             grown = [name for name, trend in result.trends.items() if not trend.good]
             result.problems += [f"{name} grew while nothing was broken" for name in grown]
+            unseen = [name for name in soak.ALLOWED if name not in result.trends]
+            result.problems += [f"{name} was measured too rarely to say anything" for name in unseen]
+        result.problems += [f"{deed.kind}: {deed.told}" for deed in result.deeds if deed.broken_promise]
         result.problems += [
             f"{kind} was never felt"
             for kind in kinds

@@ -124,11 +124,7 @@ class World:
     def unplanned_ends(self) -> list[str]:
         """Processes that ended by themselves, with their exit codes."""
         places: list[Place] = [*self.relays, *self.writers, self.consumer]
-        return [
-            f"{place.name} ended with {place.exit_code}"
-            for place in places
-            if place.child is not None and place.exit_code is not None and not place.planned_end
-        ]
+        return [end for place in places for end in place.unplanned_ends()]
 
 
 @asynccontextmanager

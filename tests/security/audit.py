@@ -4,7 +4,7 @@
 
 ``pip-audit`` calls a package that its database does not know "skipped" and ends well: behind a mirror that serves
 packages and no advisories, it finds nothing wrong with anything. Ends with 0 when every package was looked up and none
-has a known vulnerability, 1 when one has, and 3 when some could not be looked up.
+has a known vulnerability, 1 when one has, 2 when pip-audit itself failed, and 3 when some could not be looked up.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class Verdict(IntEnum):
 
     CLEAN = 0
     VULNERABLE = 1
+    FAILED = 2
     NOT_AUDITED = 3
 
 
@@ -72,8 +73,8 @@ class Audit:
         return "\n".join(lines)
 
 
-def audited(requirements: Path) -> Audit:
-    """Ask for every package of a file of pinned requirements."""
+def audited(requirements: Path) -> Audit | None:
+    """Ask for every package of a file of pinned requirements; None when pip-audit gave no report."""
     asked = subprocess.run(
         [
             *(sys.executable, "-m", "pip_audit", "--requirement", str(requirements)),
@@ -88,11 +89,13 @@ def audited(requirements: Path) -> Audit:
     except (ValueError, KeyError, TypeError):
         reason = asked.stderr.strip().splitlines()
         print(f"pip-audit gave no report: {reason[-1] if reason else 'no reason'}")
-        return Audit((), (), ())
+        return None
 
 
 def main(args: Sequence[str]) -> Verdict:
     audit = audited(Path(args[0]))
+    if audit is None:
+        return Verdict.FAILED
     print(audit)
     return audit.verdict
 

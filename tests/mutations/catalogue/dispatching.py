@@ -23,6 +23,20 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        name="window-completed-before-ack",
+        breaks="A window of messages is marked as published as soon as its dispatch has begun.",
+        promise="Delivery is at least once: the acknowledgement comes before the mark.",
+        file=_OUTLET,
+        old="outcomes = await dispatch_window(leaf, rows, now + self._timeout)",
+        new=(
+            "_begun = asyncio.ensure_future(dispatch_window(leaf, rows, now + self._timeout))\n"
+            "            outcomes = [None] * len(rows)"
+        ),
+        tests=(
+            f"{_RELAY}/test_bad_dispatchers.py::test_a_window_without_an_outcome_for_each_message_acknowledges_none",
+        ),
+    ),
+    Mutation(
         name="cut-off-counts-as-ack",
         breaks="A dispatch that was cut off and returned quietly counts as acknowledged.",
         promise="Delivery is at least once: only an acknowledgement is one.",
