@@ -25,7 +25,7 @@ from outbox_core.integrations.fastapi import (
 )
 from outbox_kafka import KafkaAddress, KafkaDispatcher
 
-TABLE: Final = "shop_outbox"
+TABLE: Final = "store_outbox"
 TOPIC: Final = "shop.order.placed.v1"
 IN_STOCK: Final = 100
 
@@ -46,7 +46,7 @@ class Base(DeclarativeBase):
 
 
 class Order(Base):
-    __tablename__ = "shop_orders"
+    __tablename__ = "store_orders"
 
     id: Mapped[UUID] = mapped_column(primary_key=True)
     product: Mapped[str]

@@ -190,15 +190,13 @@ class AppRelays:
 
     def _asked_for(self, settings: Settings) -> Relay | None:
         if settings.relay_enabled and not settings.relay_tables:
-            if settings.relay_to is not None:
-                raise InvalidSettings(
-                    [
-                        (
-                            "OUTBOX_RELAY_TO says where messages go and OUTBOX_RELAY_TABLES names no table, so nothing"
-                            " would be delivered: name the tables, or set OUTBOX_RELAY_ENABLED=false"
-                        )
-                    ]
+            if settings.relay_to is not None or self._dispatcher is not None:
+                where = "the dispatcher" if settings.relay_to is None else "OUTBOX_RELAY_TO"
+                problem = (
+                    f"{where} says where messages go and OUTBOX_RELAY_TABLES names no table, so nothing would be"
+                    " delivered: name the tables, or set OUTBOX_RELAY_ENABLED=false"
                 )
+                raise InvalidSettings([problem])
             _logger.warning(
                 "no outbox relay runs in this process: OUTBOX_RELAY_TABLES names no table"
                 " (OUTBOX_RELAY_ENABLED=false says that this is meant)"

@@ -46,7 +46,7 @@ class Web:
     table: str
 
 
-WITH_KAFKA = Web("fastapi_kafka", "/orders", {"product": "tea", "quantity": 1}, "shop_outbox")
+WITH_KAFKA = Web("fastapi_kafka", "/orders", {"product": "tea", "quantity": 1}, "store_outbox")
 WITH_NATS = Web("aiohttp_nats", "/customers", {"email": "ada@example.org"}, "crm_outbox")
 WITH_RABBITMQ = Web("litestar_rabbitmq", "/payments", {"invoice": str(uuid4()), "cents": 5}, "billing_outbox")
 WEB = [WITH_KAFKA, WITH_NATS, WITH_RABBITMQ]

@@ -87,7 +87,7 @@ async def test_the_environment_may_ask_for_none(
             assert (relays.relays, relays.health().ready) == ((), True)
     assert caplog.records == []
     settings = Settings.from_env(environment(shop, OUTBOX_RELAY_TABLES=""))
-    async with AppRelays(settings, dispatcher=dispatcher) as relays:
+    async with AppRelays(settings) as relays:
         assert (relays.relays, relays.health().ready) == ((), True)
     (record,) = caplog.records
     assert (record.levelname, record.getMessage()) == (
@@ -97,6 +97,13 @@ async def test_the_environment_may_ask_for_none(
             " (OUTBOX_RELAY_ENABLED=false says that this is meant)"
         ),
     )
+
+
+async def test_a_dispatcher_without_a_table_keeps_the_application_from_starting() -> None:
+    with pytest.raises(
+        InvalidSettings, match="the dispatcher says where messages go and OUTBOX_RELAY_TABLES names no"
+    ):
+        await AppRelays(Settings.from_env({}), dispatcher=RecordingDispatcher()).start()
 
 
 @pytest.mark.parametrize("given", [None, RecordingDispatcher()])

@@ -11,6 +11,8 @@ from unittest.mock import AsyncMock
 import httpx
 import pytest
 from fastapi import BackgroundTasks, Depends, FastAPI, HTTPException
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from outbox_core import Message, Outbox
 from outbox_core.errors import ConfigError, NotInTransaction
@@ -34,6 +36,7 @@ async def get_session() -> Any:
 OUTBOX = Outbox("shop_outbox")
 Orders = Annotated[BoundOutbox[Any], outbox_transaction(OUTBOX, no_database)]
 Bound = Annotated[BoundOutbox[Any], bound_outbox(OUTBOX, Depends(get_session))]
+Shop = Annotated[BoundOutbox[AsyncSession], outbox_transaction(OUTBOX, no_database)]
 late: list[Exception] = []
 
 
@@ -149,3 +152,22 @@ async def test_what_is_no_dependency_is_refused(wrong: object) -> None:
         dependency_of(wrong)
     with pytest.raises(ConfigError, match="names no function"):
         dependency_of(Depends())
+
+
+async def test_the_default_double_is_of_the_annotated_type() -> None:
+    app = FastAPI()
+
+    @app.post("/orders/{number}", status_code=201)
+    async def place(number: int, orders: Shop) -> int:
+        orders.tx.add(object())
+        async with orders.tx.begin_nested():
+            found = (await orders.tx.execute(text("SELECT 1"))).scalars().all()
+        await orders.tx.flush()
+        await orders.enqueue(Message("shop.order.placed.v1", {"order": number}))
+        return len(list(found))
+
+    with override_outbox(app, Shop) as memory:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://shop") as client:
+            answer = await client.post("/orders/7")
+    assert (answer.status_code, answer.json()) == (201, 0)
+    memory.assert_enqueued("shop.order.placed.v1", payload={"order": 7})
