@@ -29,8 +29,7 @@ class Claim:
     ``token`` is made before the claim and fences every later write of its rows. ``term`` is the leader's, or None where
     nobody leads: a claim with a term that is over takes nothing. Rows of ``held`` keys and ``shut`` topics are passed
     over, as are places before ``since``. ``limit`` bounds rows and ``max_bytes`` payloads as they will be in memory;
-    one row comes however large it is. A lease older than ``lock_ttl`` seconds is void. ``beside`` is the token of
-    another claim of the same relay that is under way: what that one leases keeps nobody waiting.
+    one row comes however large it is. A lease older than ``lock_ttl`` seconds is void.
     """
 
     token: UUID
@@ -41,7 +40,6 @@ class Claim:
     since: Place = BEGINNING
     held: Sequence[KeyId] = ()
     shut: Sequence[str] = ()
-    beside: UUID | None = None
 
 
 @dataclass(slots=True)

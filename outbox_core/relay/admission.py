@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
-import anyio
-
-from outbox_core.errors import StorageError
 from outbox_core.relay import clock
 from outbox_core.relay.keys import by_key
 
@@ -21,7 +17,6 @@ if TYPE_CHECKING:
     from outbox_core.table import TableName
 
 _UNCHECKED: Final = "the order within its key could not be checked"
-_INTERRUPTED: Final = "claiming was interrupted"
 _TOO_EARLY: Final = "a message before it in its key is not resolved"
 
 
@@ -62,7 +57,7 @@ class Admission:
     def take(
         self, claim: Claim, rows: Sequence[Row], followed: Mapping[KeyId, int], expires: float, *, full: bool
     ) -> Batch:
-        """The rows are in hand from now on; whoever took them admits them or gives them back."""
+        """The rows are in hand from now on, and to be admitted at once."""
         self._hand.take(rows)
         ordered = self._settings.single_active
         for row in rows:
@@ -71,63 +66,25 @@ class Admission:
                 row.key_id = None
         return Batch(claim, rows, by_key(rows), followed, full)
 
-    async def admit(self, batch: Batch, beside: UUID | None = None) -> None:
-        """See whether a message hides that comes before these, and send on those that may go. ``beside`` is the token
-        of a claim that is under way meanwhile."""
+    async def admit(self, batch: Batch) -> None:
+        """See whether a message hides that comes before these, and send on those that may go."""
         try:
             spans = self._keys.spans(batch.by_key)
             hidden = (
                 await self._store.predecessors(
-                    self._table,
-                    replace(batch.claim, beside=beside),
-                    spans,
-                    dead_too=self._settings.on_dead == "block",
+                    self._table, batch.claim, spans, dead_too=self._settings.on_dead == "block"
                 )
                 if spans
                 else {}
             )
         except BaseException:
-            self.give_back(batch, _UNCHECKED)
+            for key_id in batch.followed:
+                self._keys.retry(key_id, clock.now())
+            self._release_unordered(batch.rows, _UNCHECKED)
             raise
         ready, back = self._keys.admit(batch.rows, batch.by_key, hidden, batch.followed, clock.now())
         self._release_unordered(back, _TOO_EARLY)
         self._deliver(ready)
-
-    async def admit_beside(
-        self, batch: Batch, claim: Claim, lease: Callable[[Claim], Awaitable[Batch]]
-    ) -> Batch:
-        """Admit a batch while the next one is leased: the one takes the database about as long as the other.
-
-        Both are carried through. When either fails, the rows that were leased are given back.
-        """
-        following, trouble = list[Batch](), list[StorageError]()
-
-        async def admit() -> None:
-            try:
-                await self.admit(batch, beside=claim.token)
-            except StorageError as error:
-                trouble.append(error)
-
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(admit)
-                try:
-                    following.append(await lease(claim))
-                except StorageError as error:
-                    trouble.append(error)
-            if trouble:
-                raise trouble[0]
-        except BaseException:
-            for leased in following:
-                self.give_back(leased, _INTERRUPTED)
-            raise
-        return following[0]
-
-    def give_back(self, batch: Batch, reason: str) -> None:
-        """The whole batch leaves the hand without having been looked at."""
-        for key_id in batch.followed:
-            self._keys.retry(key_id, clock.now())
-        self._release_unordered(batch.rows, reason)
 
     def _release_unordered(self, rows: Sequence[Row], reason: str) -> None:
         """Give back rows that were never taken into the order of their keys."""

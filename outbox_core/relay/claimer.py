@@ -128,7 +128,7 @@ class Claimer:
         if not self._has_room():
             await self._hand.wait_for_change(1.0)
             return True
-        await self._undo_unknown()
+        await self.undo_unknown()
         await self._look()
         await self._review()
         followed = await self._follow()
@@ -150,40 +150,17 @@ class Claimer:
         return bool(stuck) and self._hand.has_room(_AHEAD * self._limit + self._waiting_for(stuck))
 
     async def _read(self) -> bool:
-        batch = await self._lease_next(self._next_claim())
-        while batch.full and batch.by_key and self._reads_on():
-            claim = self._next_claim()
-            batch = await self._admission.admit_beside(batch, claim, self._lease_next)
-        await self._admission.admit(batch)
-        return batch.full or self._cautious
-
-    def _reads_on(self) -> bool:
-        """Whether the next thing to do is another claim."""
-        now = clock.now()
-        return (
-            self._can_claim
-            and (self._term() == self._led or not self._settings.single_active)
-            and not self._cautious
-            and not self._unknown
-            and now < min(self._next_look, self._next_review, self._keys.next_wake())
-            and self._has_room()
-        )
-
-    def _next_claim(self) -> Claim:
-        sweeping = self._cautious or clock.now() >= self._next_sweep
-        return self._claim(since=BEGINNING if sweeping else self._position.place)
-
-    async def _lease_next(self, claim: Claim) -> Batch:
-        """Read on, or from the beginning, as the claim says."""
         began = clock.now()
-        batch = await self._lease(claim, {})
-        rows = batch.rows
-        self._position.read(rows[-1].place if batch.full else None)
-        if claim.since == BEGINNING:
+        sweeping = self._cautious or began >= self._next_sweep
+        place = self._position.sent()
+        batch = await self._lease(self._claim(since=BEGINNING if sweeping else place), {})
+        self._position.read(batch.rows[-1].place if batch.full else None)
+        if sweeping:
             self._next_sweep = after_sweep(began)
         most = self._settings.batch_size * GROWTH
         self._limit = min(self._limit * 2, most) if batch.full else self._settings.batch_size
-        return batch
+        await self._admission.admit(batch)
+        return batch.full or self._cautious
 
     async def _follow(self) -> bool:
         keys = self._keys.due(clock.now(), self._settings.batch_size)
@@ -277,7 +254,8 @@ class Claimer:
             self._keys.reviewed(keys, found, clock.now())
         self._next_review = after_sweep(now)
 
-    async def _undo_unknown(self) -> None:
+    async def undo_unknown(self) -> None:
+        """Give back what a claim may have leased whose answer was lost."""
         while self._unknown:
             claim, keys = self._unknown[-1]
             await self._store.undo(self._table, claim, keys)

@@ -164,7 +164,8 @@ class Keys:
             back.extend(claimed)
             return
         if predecessor is not None:
-            behind = [row for row in claimed if row.message.meta.sequence > predecessor.sequence]
+            # Its own row may be the one that hides, when another has it by now: that one goes back too.
+            behind = [row for row in claimed if row.message.meta.sequence >= predecessor.sequence]
             claimed = [row for row in claimed if row.message.meta.sequence < predecessor.sequence]
             back.extend(behind)
             self._hold(key_id, key, now + (_DEAD_RECHECK if predecessor.wait is None else predecessor.wait))

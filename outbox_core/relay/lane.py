@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from outbox_core.errors import StorageError
 from outbox_core.observer import PoolerDetected
 from outbox_core.relay import clock
 from outbox_core.relay.admission import Admission
@@ -159,9 +161,14 @@ class Lane:
                     left += await outlet.stop(deadline)
 
                 tasks.start_soon(stop_outlet)
+            tasks.start_soon(self._undo_unknown, deadline)
         self._settlement.settle_timeouts_now()
         self._completer.end()
         return left
+
+    async def _undo_unknown(self, deadline: float) -> None:
+        with anyio.move_on_after(max(deadline - clock.now(), 0.0)), suppress(StorageError):
+            await self.claimer.undo_unknown()
 
     def hasten(self, deadline: float) -> None:
         """A stop in progress has less time than it was given."""

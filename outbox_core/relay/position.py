@@ -24,13 +24,20 @@ SLACK: Final = timedelta(milliseconds=500)
 class Position:
     """The place from which the next claim reads. Goes back whenever something may have appeared behind it."""
 
-    __slots__ = ("_base", "_first_seen", "_last_look", "place")
+    __slots__ = ("_base", "_first_seen", "_last_look", "_returned", "place")
 
     def __init__(self) -> None:
         self.place: Place = BEGINNING
         self._base: Place = BEGINNING
         self._last_look: datetime | None = None
         self._first_seen: dict[int, datetime] = {}
+        self._returned: Place | None = None
+        """The first place to which the relay was sent back since the claim that is under way was sent."""
+
+    def sent(self) -> Place:
+        """A claim is sent, which reads on from here."""
+        self._returned = None
+        return self.place
 
     def looked(self, tick: Tick) -> None:
         """Take in a look at the database. Between two looks nothing is assumed."""
@@ -51,14 +58,17 @@ class Position:
     def read(self, last: Place | None) -> None:
         """A claim read on to ``last``, or, when it is None, found everything that is due."""
         self.place = self._base if last is None else last
+        if self._returned is not None:
+            self.place = min(self.place, self._returned)
 
     def back_to(self, places: Iterable[Place]) -> None:
         """Rows were given back, or may have appeared, at these places."""
         self.place = min((self.place, *places))
+        self._returned = self.place if self._returned is None else min(self._returned, self.place)
 
     def rewind(self) -> None:
         """Read from the very beginning next time."""
-        self.place = BEGINNING
+        self.back_to((BEGINNING,))
 
 
 def _before(moment: datetime) -> Place:

@@ -13,7 +13,7 @@ from tests.faults.journal import NotHere, NotHit
 from tests.faults.kinds import KINDS, broker, network
 from tests.faults.world import World
 
-TRIES = 3
+TRIES = 5
 TOGETHER = 0.5
 BROKER_SIDE = frozenset(fault.__name__ for fault in (*broker.FAULTS, *network.BROKER_FAULTS))
 """Kinds that leave the database and the processes alone, and so can be had beside one that breaks these."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import math
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
@@ -19,7 +20,7 @@ from outbox_core import errors
 from outbox_core.cli.failures import ExitCode, exit_code
 from outbox_core.cli.logs import JsonLines, Lines
 from outbox_core.cli.output import Output, plain, shown
-from outbox_core.cli.parameters import MOMENT
+from outbox_core.cli.parameters import MOMENT, MOMENT_AHEAD
 from outbox_core.cli.registry import COMMANDS, Entry
 from outbox_core.cli.root import root
 from outbox_core.errors import OutboxError
@@ -45,6 +46,13 @@ def test_help_lists_every_command_without_importing_one() -> None:
     for entry in COMMANDS:
         assert f"  {entry.name} " in done.output
     assert not [name for name in set(sys.modules) - before if name.startswith("outbox_core.cli.commands.")]
+
+
+@pytest.mark.parametrize("group", [[], ["dead"], ["schema"]])
+def test_a_group_without_a_command_shows_its_help_as_it_is(group: list[str]) -> None:
+    asked = CliRunner().invoke(root, [*group, "--help"], prog_name="outbox")
+    bare = CliRunner().invoke(root, group, prog_name="outbox")
+    assert (bare.exit_code, bare.stdout, bare.stderr) == (2, "", asked.stdout)
 
 
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
@@ -119,6 +127,7 @@ def test_values_for_people(value: object, text: str) -> None:
         (TableName("a", "b"), "a.b"),
         (Colour.RED, "red"),
         ({"k": (1, None)}, {"k": [1, None]}),
+        ([math.inf, math.nan, 1.5], [None, None, 1.5]),
         (Thing("x", NOON), {"name": "x", "made": "2026-01-31T12:00:00.005000Z"}),
     ],
 )
@@ -150,6 +159,8 @@ def test_moments_are_read() -> None:
     assert MOMENT.convert("2026-01-31", None, None) == datetime(2026, 1, 31, tzinfo=UTC)
     ago = datetime.now(UTC) - MOMENT.convert("2h", None, None)
     assert abs(ago - timedelta(hours=2)) < timedelta(minutes=1)
+    ahead = MOMENT_AHEAD.convert("2h", None, None) - datetime.now(UTC)
+    assert abs(ahead - timedelta(hours=2)) < timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "31.1.2026", "5"])

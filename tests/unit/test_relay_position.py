@@ -23,6 +23,7 @@ def looked(*ticks: tuple[float, set[int]]) -> Position:
     position = Position()
     for seconds, running in ticks:
         position.looked(Tick(at(seconds), frozenset(running)))
+        position.sent()
         position.read(None)
     return position
 
@@ -38,6 +39,7 @@ def test_a_short_claim_reads_on_from_before_the_previous_look() -> None:
 
 def test_a_full_claim_reads_on_from_its_last_row() -> None:
     position = looked((10, set()), (10.25, set()))
+    position.sent()
     position.read((at(10.1), 77))
     assert position.place == (at(10.1), 77)
 
@@ -107,4 +109,16 @@ def test_after_a_look_no_committed_row_lies_behind_the_position(seed: int) -> No
             due = sorted(place for place in waiting if position.place <= place and place[0] <= at(now))
             taken = due[:limit]
             waiting.difference_update(taken)
+            position.sent()
             position.read(taken[-1] if len(taken) == limit else None)
+
+
+def test_what_came_back_while_a_claim_was_under_way_is_read_again() -> None:
+    position = looked((10, set()), (10.25, set()))
+    assert position.sent() == (at(9.5), 0)
+    position.back_to([(at(9.8), 5)])
+    position.read((at(10.1), 77))
+    assert position.place == (at(9.5), 0)
+    position.sent()
+    position.read((at(10.1), 77))
+    assert position.place == (at(10.1), 77)

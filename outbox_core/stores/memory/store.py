@@ -154,10 +154,7 @@ class MemoryStore:
                     and not row.replays
                     and (dead_too or row.dead_at is None)
                 ):
-                    mine = claim.beside is not None and row.lock_token == claim.beside
-                    found[span.key_id] = Predecessor(
-                        row.sequence, _wait(row, now, timedelta() if mine else ttl)
-                    )
+                    found[span.key_id] = Predecessor(row.sequence, _wait(row, now, ttl))
                     break
         return found
 

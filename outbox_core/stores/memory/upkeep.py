@@ -188,6 +188,10 @@ class MemoryUpkeep:
         wanted = {"event_ids": [str(each) for each in event_ids]}
         return self._done(table, order, Action.POSTPONE, wanted, planned=len(event_ids), changed=len(rows))
 
+    async def note_resume(self, table: TableName, order: Order, record: AuditRecord) -> None:
+        await self._step(table)
+        self._done(table, order, record.action, {"resumes": str(record.id)}, planned=0, changed=0)
+
     async def note_clean(
         self, table: TableName, order: Order, wanted: Mapping[str, float], *, planned: int, changed: int
     ) -> None:

@@ -84,7 +84,7 @@ class PostgresUpkeep:
     async def cleanable(
         self, table: TableName, *, retention: float, dead_retention: float | None, limit: int
     ) -> Cleanable:
-        rows = await self._fetch(table, "cleanable", "count", retention, dead_retention, limit + 1)
+        rows = await self._fetch(table, "cleanable", "clean", retention, dead_retention, limit + 1)
         published, dead, oldest = rows[0]
         return Cleanable(Count.up_to(limit, published), Count.up_to(limit, dead), oldest)
 
@@ -105,7 +105,8 @@ class PostgresUpkeep:
         return [Group(*row) for row in rows]
 
     async def show(self, table: TableName, event_id: UUID, *, content: bool) -> StoredMessage | None:
-        rows = await self._fetch(table, "letter_content" if content else "letter_show", "read", event_id)
+        statement, action = ("letter_content", "read the content of") if content else ("letter_show", "read")
+        rows = await self._fetch(table, statement, action, event_id)
         if not rows:
             return None
         message = _message(rows[0][:_LETTER_COLUMNS])
@@ -196,6 +197,10 @@ class PostgresUpkeep:
             list(event_ids), until, delay, order.id, order.actor, order.reason, wanted, len(event_ids), str(table),
         )  # fmt: skip
         return _record(rows[0])
+
+    async def note_resume(self, table: TableName, order: Order, record: AuditRecord) -> None:
+        action, wanted = record.action.value, json.dumps({"resumes": str(record.id)})
+        await self._fetch(table, "audit_resume", action, order.id, action, order.actor, order.reason, wanted)
 
     async def note_clean(
         self, table: TableName, order: Order, wanted: Mapping[str, float], *, planned: int, changed: int

@@ -12,6 +12,7 @@ from tests.faults.world import World
 from tests.services.proxy import FaultProxy
 
 FEEL_SECONDS = 15.0
+TRANSACTION_SECONDS = 0.015
 COMMIT_TRIES = 15
 
 
@@ -39,6 +40,7 @@ async def lose_commit_answers(world: World) -> str:
     """What the writers' database answers is dropped, until one is left in doubt about what it did commit."""
     began, dropped = time.monotonic(), 0
     for _ in range(COMMIT_TRIES):
+        await _in_a_transaction(world)
         dropped += await _drop_answers(world.writer_proxy)
         await eventually(lambda: _in_doubt(world, began), FEEL_SECONDS, "no writer was left in doubt")
         ids = [UUID(event_id) for line in _in_doubt(world, began) for event_id in line["kept"]]
@@ -50,6 +52,17 @@ async def lose_commit_answers(world: World) -> str:
             return f"dropped {dropped} bytes; {len(ids)} messages in doubt, {committed} of them committed"
         await asyncio.sleep(0.3)
     raise NotHit(f"of {len(ids)} messages in doubt none was committed")
+
+
+async def _in_a_transaction(world: World) -> None:
+    """Wait until a writer begins one, and then for some of the time it takes: its COMMIT is to be the next answer."""
+    begun = sum(line["kind"] == "invoke" for line in world.history.lines())
+    deadline = time.monotonic() + FEEL_SECONDS
+    while sum(line["kind"] == "invoke" for line in world.history.lines()) == begun:
+        if time.monotonic() > deadline:
+            raise NotHit(f"no writer began a transaction within {FEEL_SECONDS:g} s")
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(world.random.uniform(0.0, TRANSACTION_SECONDS))
 
 
 def _in_doubt(world: World, since: float) -> list[dict[str, Any]]:

@@ -2,16 +2,12 @@
 SELECT
     span.ordinality, earlier.sequence,
     CASE WHEN earlier.dead_at IS NULL THEN extract(
-        epoch FROM greatest(
-            earlier.available_at, now(),
-            -- A lease of the same relay, given back as soon as it is noticed, is not worth waiting for its end.
-            CASE WHEN earlier.lock_token IS DISTINCT FROM $8::uuid THEN earlier.locked_at + make_interval(secs => $6) END
-        ) - now()
+        epoch FROM greatest(earlier.available_at, earlier.locked_at + make_interval(secs => $6), now()) - now()
     )::float8 END
 FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[]) WITH ORDINALITY
     AS span (tenant_id, key, after, before, ordinality)
 CROSS JOIN LATERAL (
-    SELECT sequence, available_at, locked_at, lock_token, dead_at
+    SELECT sequence, available_at, locked_at, dead_at
     FROM {table} AS message
     WHERE
         -- Written as a range of all three columns, so that no other index than the key's own can serve it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -96,15 +95,6 @@ class KeyContract:
             found = (await _before(scene, claim, late))[key_id("a")]
             equal(found.sequence, early, "sequence of the predecessor")
             expect(found.wait is not None and LONG - 10 < found.wait <= LONG, f"its lease ends in {LONG:g} s")
-
-    async def test_a_claim_that_is_under_way_beside_keeps_nobody_waiting(self, database: Database) -> None:
-        async with at_work(database) as scene:
-            early, late = await scene.write(Message(TOPIC, 1, key="a"), Message(TOPIC, 2, key="a"))
-            beside = await scene.claim_one(limit=1)
-            claim = scene.terms()
-            await scene.store.claim(scene.table, claim)
-            found = await _before(scene, replace(claim, beside=beside.token), late)
-            equal(found[key_id("a")], Predecessor(early, 0.0), "predecessor and when it is free")
 
     async def test_what_the_same_claim_has_is_no_predecessor(self, database: Database) -> None:
         async with at_work(database) as scene:
