@@ -48,7 +48,8 @@ class EventIdConflict(TransactionError):
 
 
 class LeaseExhausted(TransactionError):
-    """Raised for a message whose last allowed attempt ended without an outcome: its owner crashed or froze."""
+    """Raised for a message that has no attempt left when it is claimed: its last one ended without an outcome, for its
+    owner crashed or froze, or fewer are allowed now than it has had."""
 
     code: ClassVar[str] = "TX.DEADLETTER"
 

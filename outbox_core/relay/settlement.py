@@ -96,11 +96,13 @@ class Settlement:
             self._put_off(row, outcome, seconds)
 
     def bury(self, row: Row) -> None:
-        """The row came back from its last attempt without an outcome."""
-        error = LeaseExhausted(
-            f"the lease of its last attempt ended without an outcome (max_attempts={self._settings.max_attempts})"
-        )
-        self._give_up(row, error, 0.0, refund=True)
+        """The row has no attempt left: its last one ended without an outcome, or it was allowed more before."""
+        allowed, had = self._settings.max_attempts, row.message.meta.attempts - 1
+        if row.recovered:
+            reason = f"the lease of its last attempt ended without an outcome (max_attempts={allowed})"
+        else:
+            reason = f"it has had {had} attempts, each with an outcome, and no more than max_attempts={allowed} are allowed now"
+        self._give_up(row, LeaseExhausted(reason), 0.0, refund=True)
 
     def unroutable(self, row: Row, error: BaseException) -> None:
         """No destination could be found for the row: a failure of its own, and nobody else's."""
