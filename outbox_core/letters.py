@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from outbox_core.record import StoredMessage
 
 MAX_EVENT_IDS: Final = 1000
+MIN_RATE: Final = 0.001
+MAX_RATE: Final = 1_000_000
+"""Messages a second. Slower, and the last of a large replay would be due beyond any date there is."""
 
 LetterPlace: TypeAlias = tuple[datetime, int]
 """A place in the order of dead letters: ``(dead_at, sequence)``."""

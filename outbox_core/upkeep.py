@@ -150,6 +150,11 @@ class Upkeep(Cleaning, Reporting, Protocol):
         """Set when pending messages are due: ``until``, or ``delay`` seconds from now; never before now."""
         ...
 
+    async def note_resume(self, table: TableName, order: Order, record: AuditRecord) -> None:
+        """Put on record, as a finished record of its own with ``{"resumes": id}`` as its filter and nothing changed,
+        who goes on with a replay or discard and why."""
+        ...
+
     async def note_clean(
         self, table: TableName, order: Order, wanted: Mapping[str, float], *, planned: int, changed: int
     ) -> None:

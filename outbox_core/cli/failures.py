@@ -43,7 +43,7 @@ class ExitCode(IntEnum):
     CONFIG = 3
     """A setting, a name or an installation is wrong."""
     DATABASE = 4
-    """The database is away, too slow, or failed."""
+    """The database is away, too slow, or failed; or there is none of that name, or no such user."""
     PERMISSION = 5
     """The database role may not do this."""
     SCHEMA = 6
@@ -100,6 +100,8 @@ _INSTEAD: Final = (
     "Where no wheel fits, use servers of your own: `outbox dev --database URL --to URL`, or set OUTBOX_DATABASE_URL and"
     " run `outbox relay --to URL`."
 )
+_NO_ARGUMENTS: Final[type[click.UsageError] | tuple[()]] = getattr(click.exceptions, "NoArgsIsHelpError", ())
+"""Raised by click 8.2 and later, with the help as its text; before, click prints the help itself."""
 _DEBUG_HINT: Final = "Run it again with --debug to see where."
 
 
@@ -126,6 +128,9 @@ def report(error: BaseException, call: Call) -> ExitCode:
         return _report_lost(unwritten)
     if call.debug:
         traceback.print_exception(error)
+    if isinstance(error, _NO_ARGUMENTS):
+        tell(f"{error.format_message().rstrip()}\n")
+        return exit_code(error)
     what, hint = _described(error, call)
     tell(f"error: {what}\n" + (f"hint: {hint}\n" if hint else ""))
     return exit_code(error)

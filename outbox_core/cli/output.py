@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -56,7 +57,7 @@ class Output:
     def document(self, value: object) -> None:
         """Write the one JSON document of this command, when JSON was asked for."""
         if self.as_json:
-            sys.stdout.write(json.dumps(plain(value), ensure_ascii=False) + "\n")
+            sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, allow_nan=False) + "\n")
             sys.stdout.flush()
 
     def table(
@@ -154,7 +155,12 @@ def _escaped(character: str) -> str:
 
 
 def plain(value: object) -> Any:
-    """A value as JSON has it: moments in ISO 8601 and UTC, durations in seconds, data classes as objects."""
+    """A value as JSON has it: moments in ISO 8601 and UTC, durations in seconds, data classes as objects.
+
+    A figure that is not finite is null: JSON has no other way to say so.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, Enum)):
         return value
     if isinstance(value, Enum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -14,6 +15,7 @@ from outbox_core.config.durations import parse_duration
 from outbox_core.config.masking import masked_database_url
 from outbox_core.errors import InvalidTableName
 from outbox_core.errors.showing import shown
+from outbox_core.letters import MAX_RATE, MIN_RATE
 from outbox_core.stores.postgres.connecting import flaw
 from outbox_core.table import TableName
 
@@ -72,16 +74,23 @@ class DurationType(ParamType[float]):
 
 
 class MomentType(ParamType[datetime]):
-    """A moment in ISO 8601, in UTC unless it says otherwise, or how long ago, as in ``2h``."""
+    """A moment in ISO 8601, in UTC unless it says otherwise, or a duration such as ``2h``: so long ago, or with
+    ``ahead`` so long from now."""
 
     name = "time"
+
+    def __init__(self, *, ahead: bool = False) -> None:
+        self._ahead = ahead
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         if isinstance(value, datetime):
             return value
         text = str(value).strip()
         try:
-            return datetime.now(UTC) - timedelta(seconds=parse_duration(text))
+            length = timedelta(seconds=parse_duration(text))
+            return datetime.now(UTC) + (length if self._ahead else -length)
+        except OverflowError:
+            self._refuse(text, param, ctx)
         except ValueError:
             pass
         try:
@@ -93,11 +102,28 @@ class MomentType(ParamType[datetime]):
 
     def _refuse(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> NoReturn:
         self.fail(
-            f"expected a time such as 2026-01-31T08:00:00Z (UTC unless it has an offset), or how long ago such as 2h,"
-            f" got {shown(text)}",
+            f"expected a time such as 2026-01-31T08:00:00Z (UTC unless it has an offset), or how long"
+            f" {'from now' if self._ahead else 'ago'} such as 2h, got {shown(text)}",
             param,
             ctx,
         )
+
+
+class RateType(ParamType[float]):
+    """Messages a second."""
+
+    name = "rate"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            rate = float(value)
+        except ValueError:
+            rate = math.nan
+        if not MIN_RATE <= rate <= MAX_RATE:
+            self.fail(
+                f"expected messages a second, {MIN_RATE:g} to {MAX_RATE:,}, got {shown(value)}", param, ctx
+            )
+        return rate
 
 
 class UuidType(ParamType[UUID]):
@@ -126,4 +152,6 @@ TABLE: Final = TableType()
 DATABASE: Final = DatabaseType()
 DURATION: Final = DurationType()
 MOMENT: Final = MomentType()
+MOMENT_AHEAD: Final = MomentType(ahead=True)
+RATE: Final = RateType()
 UUID_VALUE: Final = UuidType()

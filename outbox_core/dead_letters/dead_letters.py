@@ -14,6 +14,8 @@ from outbox_core.errors import ConfigError, PlanMismatch, UnboundedFilter
 from outbox_core.identifiers import uuid7
 from outbox_core.letters import (
     MAX_EVENT_IDS,
+    MAX_RATE,
+    MIN_RATE,
     Action,
     AuditRecord,
     ExceededWindow,
@@ -124,12 +126,12 @@ class DeadLetters:
         """Have the planned messages delivered once more, each at most once for this plan.
 
         Attempts, error and death are reset, ``replays`` is counted up, ``id`` and ``event_id`` stay. ``rate`` spreads
-        the messages over time, so many a second. A replayed message does not hold its key: those behind it may overtake
-        it. What has moved on since the plan was made is left alone and counted as skipped. Giving the same plan again
-        goes on where a crash left it, with the actor, reason and rate of the first time.
+        the messages over time, so many a second, 0.001 to 1,000,000. A replayed message does not hold its key: those
+        behind it may overtake it. What has moved on since the plan was made is left alone and counted as skipped.
+        Giving the same plan again goes on where a crash left it, with the actor, reason and rate of the first time.
         """
-        if rate is not None and not rate > 0:
-            raise ConfigError(f"rate must be greater than 0 messages a second, got {rate!r}")
+        if rate is not None and not MIN_RATE <= rate <= MAX_RATE:
+            raise ConfigError(f"rate must be {MIN_RATE:g} to {MAX_RATE:,} messages a second, got {rate!r}")
         return await self._carry_out(plan, Action.REPLAY, _order(plan.id, actor, reason), rate, progress)
 
     async def discard(
@@ -140,12 +142,26 @@ class DeadLetters:
             raise PlanMismatch("published messages are not discarded; the cleaner deletes them in time")
         return await self._carry_out(plan, Action.DISCARD, _order(plan.id, actor, reason), None, progress)
 
-    async def resume(self, audit_id: UUID, *, progress: Progress | None = None) -> Outcome:
+    async def resume(
+        self,
+        audit_id: UUID,
+        *,
+        actor: str | None = None,
+        reason: str | None = None,
+        progress: Progress | None = None,
+    ) -> Outcome:
         """Go on with a replay or discard whose process has ended, as it is on record; see ``history(unfinished=True)``.
 
-        Safe while the first process is still at it: the two share the work.
+        With ``actor`` and ``reason``, who went on and why is put on record too, in a record of its own whose filter is
+        ``{"resumes": audit_id}``; the first record keeps its own and counts what is changed. Safe while the first
+        process is still at it: the two share the work.
         """
+        if (actor is None) != (reason is None):
+            raise ConfigError("give actor and reason together, or neither")
+        order = None if actor is None or reason is None else _order(uuid7(), actor, reason)
         record = await recorded(self._upkeep, self.table, audit_id)
+        if order is not None and record.finished_at is None:
+            await self._upkeep.note_resume(self.table, order, record)
         return await self._course(record, progress)
 
     async def history(self, *, unfinished: bool = False, limit: int = 100) -> Sequence[AuditRecord]:

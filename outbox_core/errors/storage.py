@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from outbox_core.errors.root import OutboxError
 
 if TYPE_CHECKING:
     from outbox_core.table import TableName
+
+
+Part: TypeAlias = Literal["migrator", "producer", "relay", "viewer", "operator"]
+"""What a database role is there for; ``schema.roles`` grants each its own."""
 
 
 class StorageError(OutboxError):
@@ -20,20 +24,24 @@ class StorageError(OutboxError):
 class PermissionDenied(StorageError):
     """Raised when the database role may not do what was asked; ``schema.roles`` prints the grants each role needs.
 
+    ``part`` is the one that may do it, so that the text names a command that can be run once a role is put in.
     ``missing`` has the grants that a relay lacked when it started, such as ``DELETE ON shop.orders_outbox``.
     """
 
     code: ClassVar[str] = "STORAGE.PERMISSION"
 
-    def __init__(self, table: TableName, action: str, missing: Sequence[str] = ()) -> None:
+    def __init__(
+        self, table: TableName, action: str, missing: Sequence[str] = (), part: Part = "relay"
+    ) -> None:
         lacks = f"; it lacks {', '.join(missing)}" if missing else ""
         super().__init__(
             f"the database role may not {action} {table}; grant it what its part needs:"
-            f" `outbox schema roles --table {table}` or outbox_core.schema.roles({str(table)!r}, ...) prints the"
-            f" statements{lacks}"
+            f" `outbox schema roles --table {table} --{part} ROLE` or"
+            f" outbox_core.schema.roles({str(table)!r}, {part}='ROLE') prints the statements{lacks}"
         )
         self.table = table
         self.missing = tuple(missing)
+        self.part = part
 
 
 class StorageTimeout(StorageError):

@@ -101,7 +101,8 @@ class Settlement:
         if row.recovered:
             reason = f"the lease of its last attempt ended without an outcome (max_attempts={allowed})"
         else:
-            reason = f"it has had {had} attempts, each with an outcome, and no more than max_attempts={allowed} are allowed now"
+            now = f"no more than max_attempts={allowed} are allowed now"
+            reason = f"it has had {had} attempts, each with an outcome, and {now}"
         self._give_up(row, LeaseExhausted(reason), 0.0, refund=True)
 
     def unroutable(self, row: Row, error: BaseException) -> None:

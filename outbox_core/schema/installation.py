@@ -176,7 +176,7 @@ async def _create(connection: Connection, table: TableName, lock_timeout: float,
     try:
         await connection.execute(create_sql(table, lock_timeout=lock_timeout), timeout=CALL_TIMEOUT)
     except asyncpg.InsufficientPrivilegeError as error:
-        raise PermissionDenied(table, "create") from error
+        raise PermissionDenied(table, "create", part="migrator") from error
     return True
 
 
@@ -184,7 +184,7 @@ async def _recorded(connection: Connection, table: TableName) -> int:
     """The version to go on from. A record without its table counts for nothing; a table without one is not ours."""
     recorded = await read_version(connection, table)
     if recorded is None:
-        raise PermissionDenied(TableName(table.schema, VERSION_TABLE), "read")
+        raise PermissionDenied(table, "read the schema version of", part="migrator")
     kind = await read_kind(connection, table)
     if kind is None:
         return 0

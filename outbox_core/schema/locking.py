@@ -95,7 +95,7 @@ async def until_locks_are_had(
                 "a step ran into its time limit and was stopped; run it again with a longer build_timeout",
             ) from error
         except asyncpg.InsufficientPrivilegeError as error:
-            raise PermissionDenied(table, "create or change the schema of") from error
+            raise PermissionDenied(table, "create or change the schema of", part="migrator") from error
         await anyio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
 

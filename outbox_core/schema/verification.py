@@ -160,5 +160,5 @@ def _version(table: TableName, recorded: int | None) -> list[Difference]:
 
 
 def _unreadable(wanted: str, table: TableName) -> Difference:
-    advice = "-- grant SELECT on it: `outbox schema roles` or outbox_core.schema.roles prints the grants"
+    advice = "-- grant SELECT on it: `outbox schema roles … --viewer ROLE` or schema.roles prints the grants"
     return Difference("privilege", str(table), wanted, "not readable by this role", advice, "warning")

@@ -27,6 +27,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNDEFINED_TABLE: Final = ("42P01", "3F000")
 _UNDEFINED_COLUMN: Final = "42703"
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
+_WRITING: Final = ("queries/enqueue.sql", "queries/enqueue_many.sql", "queries/existing.sql")
 _UNPUBLISHED: Final = (State.PENDING, State.IN_FLIGHT, State.DEAD)
 
 
@@ -103,8 +104,16 @@ class PostgresTransaction:
                     f" `await outbox_core.schema.verify(connection, {str(table)!r})`",
                 ) from error
             if state == _INSUFFICIENT_PRIVILEGE:
-                raise PermissionDenied(table, "enqueue into or read from") from error
+                raise _denied(table, query) from error
             raise
+
+
+def _denied(table: TableName, query: str) -> PermissionDenied:
+    if query in _WRITING:
+        return PermissionDenied(table, "enqueue into", part="producer")
+    if query.endswith(f"{_content(wanted=True)}.sql"):
+        return PermissionDenied(table, "read the content of messages of", part="relay")
+    return PermissionDenied(table, "read from", part="viewer")
 
 
 def closed(driver: str) -> TransactionError:

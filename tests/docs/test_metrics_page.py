@@ -21,6 +21,7 @@ from tests.services.sources import Missing, Unavailable
 PAGE = (markdown.REPOSITORY / "docs" / "operations" / "metrics.md").read_text(encoding="utf-8")
 DASHBOARD = markdown.REPOSITORY / "monitoring" / "grafana-dashboard.json"
 ALERTS = markdown.REPOSITORY / "monitoring" / "alerts.yml"
+ALERT_TESTS = ALERTS.with_name("alerts.test.yml")
 ROW = re.compile(r"^\| `(outbox_\w+)` \| (counter|gauge|histogram) \| (.*?) \| (.*?) \|$", re.MULTILINE)
 BOUNDS = re.compile(r"^\| `(outbox_\w+)` \| ([\d., ]+) \|$", re.MULTILINE)
 NAMED = re.compile(r"\boutbox_[a-z_]+\b")
@@ -143,13 +144,16 @@ def find_promtool() -> str:
         skip_or_fail(Missing("promtool", "run `apt-get install prometheus`", [str(error)]))
 
 
-def test_prometheus_loads_the_rules() -> None:
-    run = subprocess.run(
-        [find_promtool(), "check", "rules", str(ALERTS)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
+def promtool(*args: str) -> str:
+    """What it printed; fails when it ends with anything but 0."""
+    run = subprocess.run([find_promtool(), *args], capture_output=True, text=True, check=False, timeout=60)
     assert run.returncode == 0, run.stdout + run.stderr
-    assert f"{len(rules())} rules found" in run.stdout
+    return run.stdout
+
+
+def test_prometheus_loads_the_rules() -> None:
+    assert f"{len(rules())} rules found" in promtool("check", "rules", str(ALERTS))
+
+
+def test_alerts_fire_when_they_should_and_only_then() -> None:
+    assert "SUCCESS" in promtool("test", "rules", str(ALERT_TESTS))

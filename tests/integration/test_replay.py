@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -65,7 +66,7 @@ async def test_a_rate_spreads_messages_over_time(yard: Yard) -> None:
     assert seen == [500, 1000, 1200]
     moments = sorted(row["available_at"] for row in (await yard.rows()).values())
     assert {(after - before) for before, after in pairwise(moments)} == {timedelta(seconds=0.1)}
-    for bad in (0, -1.0):
+    for bad in (0, -1.0, 1e-9, 1e-300, 1_000_001, math.inf, math.nan):
         with pytest.raises(ConfigError, match="rate"):
             await yard.letters.replay(plan, rate=bad, **BECAUSE)
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from outbox_core.dead_letters import AuditRecord, DeadLetters, Outcome
-from outbox_core.errors import PlanMismatch, StorageTimeout, StorageUnavailable
+from outbox_core.errors import ConfigError, PlanMismatch, StorageTimeout, StorageUnavailable
 from outbox_core.observer import Replayed
 from outbox_core.stores.postgres.upkeep import PostgresUpkeep
 from outbox_core.table import TableName
@@ -95,7 +95,9 @@ async def test_a_killed_process_is_taken_over(yard: Yard, action: str) -> None:
     assert await asyncio.wait_for(child.wait(), 30) == -signal.SIGKILL
     (record,) = await yard.letters.history(unfinished=True)
     assert (record.changed, record.actor, record.action.value) == (1000, "child", action)
-    outcome = await yard.letters.resume(record.id)
+    with pytest.raises(ConfigError, match="actor and reason together"):
+        await yard.letters.resume(record.id, actor="bob")
+    outcome = await yard.letters.resume(record.id, actor="bob", reason="the first host died")
     assert (outcome.changed, outcome.changed_now, outcome.skipped) == (1700, 700, 0)
     assert await yard.states() == ({"pending": 1700} if action == "replay" else {})
     assert await replays(yard) == ({1: 1700} if action == "replay" else {})

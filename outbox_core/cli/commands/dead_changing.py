@@ -17,7 +17,7 @@ from outbox_core.cli.connection import run, upkeep
 from outbox_core.cli.failures import NothingThere
 from outbox_core.cli.filters import bounded, selecting, selection
 from outbox_core.cli.output import Column, Output, shown
-from outbox_core.cli.parameters import DURATION, UUID_VALUE
+from outbox_core.cli.parameters import DURATION, RATE, UUID_VALUE
 from outbox_core.cli.plans import read_plan
 from outbox_core.cli.progress import progress
 from outbox_core.dead_letters import Action, AuditRecord, DeadLetters, Filter, Outcome, Plan
@@ -55,9 +55,7 @@ def _planning(command: F) -> F:
 @selecting
 @_planning
 @click.option("--published", is_flag=True, help="Deliver published messages again, not dead ones.")
-@click.option(
-    "--rate", type=click.FloatRange(0, min_open=True), help="Spread them over time: so many a second."
-)
+@click.option("--rate", type=RATE, help="Spread them over time: so many a second, 0.001 to 1,000,000.")
 @click.option(
     "--dedupe-window",
     "windows",
@@ -92,10 +90,20 @@ def discard(table: TableName, **given: Any) -> None:
 @click.command(short_help="Go on with a replay or discard that was broken off.")
 @click.argument("audit_id", type=UUID_VALUE)
 @options.table
-@options.yes
-@options.reading
-def resume(audit_id: UUID, table: TableName, yes: bool, as_json: bool, database: str) -> None:
-    """Go on with a replay or discard whose process has ended; `outbox dead history --unfinished` lists them."""
+@options.changing
+def resume(
+    audit_id: UUID,
+    table: TableName,
+    yes: bool,
+    reason: str | None,
+    actor: str | None,
+    as_json: bool,
+    database: str,
+) -> None:
+    """Go on with a replay or discard whose process has ended; `outbox dead history --unfinished` lists them.
+
+    Who goes on and why is put on record beside who began it.
+    """
     output = Output(as_json=as_json)
 
     async def find() -> AuditRecord | None:
@@ -111,13 +119,17 @@ def resume(audit_id: UUID, table: TableName, yes: bool, as_json: bool, database:
         )
     left = max(record.planned - record.changed, 0)
     output.note(f"{record.changed:,} of {record.planned:,} done by {record.actor}: {record.reason}")
+    why = asked_reason(reason)
     confirm(f"go on with this {record.action.value} of {left:,} messages of {table}", yes=yes)
 
     async def go_on() -> Outcome:
         async with upkeep(database, table) as store:
             with progress(f"{record.action.value} {table}", record.planned) as advance:
                 return await DeadLetters(store, table).resume(
-                    audit_id, progress=lambda now: advance(now.changed)
+                    audit_id,
+                    actor=actor_of(actor),
+                    reason=why,
+                    progress=lambda now: advance(now.changed),
                 )
 
     outcome = run(go_on)

@@ -15,7 +15,7 @@ from outbox_core.cli.connection import run, upkeep
 from outbox_core.cli.failures import NothingThere
 from outbox_core.cli.messages import as_document
 from outbox_core.cli.output import Column, Output, shown
-from outbox_core.cli.parameters import DURATION, MOMENT, UUID_VALUE
+from outbox_core.cli.parameters import DURATION, MOMENT_AHEAD, UUID_VALUE
 from outbox_core.dead_letters import AuditRecord, DeadLetters
 from outbox_core.record import State, StoredMessage
 
@@ -82,7 +82,9 @@ def release(
 @click.argument("event_ids", type=UUID_VALUE, nargs=-1, required=True)
 @options.table
 @click.option("--delay", type=DURATION, help="So long from now; 0 is now.")
-@click.option("--until", type=MOMENT, help="At this time: 2026-01-31T08:00:00Z.")
+@click.option(
+    "--until", type=MOMENT_AHEAD, help="At this time, 2026-01-31T08:00:00Z, or so long from now, 2h."
+)
 @options.changing
 def postpone(
     event_ids: tuple[UUID, ...],
@@ -98,6 +100,12 @@ def postpone(
     """Set when the pending messages with these EVENT_IDS are due, later or sooner. Others are left alone."""
     if (delay is None) == (until is None):
         raise click.UsageError("give either --delay or --until", ctx=click.get_current_context(silent=True))
+    if until is not None and until <= datetime.now(UTC):
+        raise click.BadParameter(
+            f"{shown(until)} is in the past; --delay 0 makes messages due now",
+            ctx=click.get_current_context(silent=True),
+            param_hint="--until",
+        )
     output = Output(as_json=as_json)
 
     async def find() -> list[StoredMessage]:
@@ -113,6 +121,7 @@ def postpone(
     if not pending:
         raise NothingThere(f"none of these is a pending message of {table}; nothing was changed")
     moment = until if until is not None else datetime.now(UTC) + timedelta(seconds=delay or 0.0)
+    output.note(f"{len(pending):,} pending messages would be due at {shown(moment)}")
     why = asked_reason(reason)
     confirm(f"make {len(pending):,} pending messages of {table} due at {shown(moment)}", yes=yes)
 

@@ -15,7 +15,7 @@ from outbox_core.cli.failures import ExitCode
 from outbox_core.cli.output import Output
 from outbox_core.cli.parameters import DURATION
 from outbox_core.cli.progress import progress
-from outbox_core.errors import SchemaError
+from outbox_core.errors import PermissionDenied, SchemaError
 
 if TYPE_CHECKING:
     from outbox_core.schema import Migration, Report
@@ -52,7 +52,11 @@ def create(table: TableName, as_json: bool, database: str) -> None:
 @options.table
 @options.reading
 def verify(table: TableName, as_json: bool, database: str) -> None:
-    """Compare a table with what the library needs; each difference comes with the SQL that mends it."""
+    """Compare a table with what the library needs; each difference comes with the SQL that mends it.
+
+    Ends with 0 only when the table is as it must be: with 6 when something must be mended, with 5 when the role may not
+    read the schema version.
+    """
 
     async def work() -> Report:
         async with connect(database) as connection:
@@ -61,17 +65,20 @@ def verify(table: TableName, as_json: bool, database: str) -> None:
 
     report = run(work)
     output = Output(as_json=as_json)
+    readable = report.version is not None
     output.document(
         {
             "table": table,
             "version": report.version,
-            "ok": report.ok,
+            "ok": report.ok and readable,
             "differences": report.differences,
         }
     )
     output.line(str(report))
     if not report.ok:
         raise click.exceptions.Exit(ExitCode.SCHEMA)
+    if not readable:
+        raise PermissionDenied(table, "read the schema version of", part="viewer")
 
 
 @schema.command(name="print")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 
@@ -103,13 +105,24 @@ def test_a_role_without_permission(database: Database, unique_name: str) -> None
     try:
         options = psycopg.conninfo.conninfo_to_dict(database.dsn)
         mine = f"postgresql://{role}@{options['host']}:{options['port']}/{options['dbname']}"
-        for name in ("pending", "status", "clean", "enqueue"):
+        parts = {"pending": "viewer", "status": "viewer", "clean": "operator", "enqueue": "producer"}
+        for name, part in parts.items():
             result = invoke(*COMMANDS[name], database=mine)
             error, hint = one_line(result)
             assert result.code == 5, result.err
             assert error.startswith("error: the database role may not"), name
-            assert f"`outbox schema roles --table {TABLE}`" in error
             assert hint == ""
+            (command,) = re.findall(r"`outbox (schema roles [^`]+)`", error)
+            assert command == f"schema roles --table {TABLE} --{part} ROLE"
+            assert invoke(*command.replace("ROLE", role).split()).code == 0
+        for name in ("create", "upgrade"):
+            result = invoke("schema", name, "-t", TABLE, database=mine)
+            assert result.code == 5, result.err
+            assert f"`outbox schema roles --table {TABLE} --migrator ROLE`" in one_line(result)[0]
+        unread = invoke("schema", "verify", "-t", TABLE, "--json", database=mine)
+        assert unread.code == 5, unread.err
+        assert (json.loads(unread.out)["version"], json.loads(unread.out)["ok"]) == (None, False)
+        assert f"may not read the schema version of {TABLE}" in unread.err
     finally:
         execute(database.dsn, f"DROP OWNED BY {role}; DROP ROLE {role}")
 

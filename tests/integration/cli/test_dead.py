@@ -168,8 +168,11 @@ def test_what_makes_no_sense_is_refused(shop: str, action: str) -> None:
 
 
 def test_rates_that_make_no_sense(shop: str) -> None:
-    for rate in ("0", "-1", "fast"):
-        assert dead(shop, "replay", "--all", "--rate", rate, *BECAUSE).code == 2
+    add(shop, "dead", 1)
+    for rate in ("0", "-1", "fast", "inf", "nan", "1e-300", "1e-9", "1000001"):
+        refused = dead(shop, "replay", "--all", "--rate", rate, *BECAUSE)
+        assert (refused.code, "0.001 to 1,000,000" in error(refused)) == (2, True), rate
+    assert states(shop) == {"dead": 1}
 
 
 @pytest.mark.parametrize("action", ["replay", "discard"])
@@ -278,6 +281,23 @@ def test_postpone(shop: str) -> None:
         assert dead(shop, "postpone", waiting, *args, *BECAUSE).code == 2
 
 
+def test_a_duration_given_to_postpone_is_from_now(shop: str) -> None:
+    add(shop, "pending", 1)
+    waiting = event_id(shop, "pending")
+    done = dead(shop, "postpone", waiting, "--until", "2h", *BECAUSE)
+    assert done.code == 0, done.err
+    ((due, late),) = fetch(
+        shop,
+        "SELECT to_char(available_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'),"
+        " available_at > now() + interval '1 hour' FROM shop.orders_outbox",
+    )
+    assert late
+    assert f"1 pending messages would be due at {due}Z" in done.err
+    past = dead(shop, "postpone", waiting, "--until", "2020-01-01", *BECAUSE)
+    assert past.code == 2
+    assert "2020-01-01 00:00:00Z is in the past; --delay 0 makes messages due now" in error(past)
+
+
 def test_resuming_what_was_broken_off(shop: str) -> None:
     add(shop, "dead", 3)
     execute(
@@ -287,11 +307,19 @@ def test_resuming_what_was_broken_off(shop: str) -> None:
     )
     (record,) = json.loads(dead(shop, "history", "--unfinished", "--json").out)["records"]
     assert (record["actor"], record["changed"]) == ("ada", 0)
-    done = dead(shop, "resume", record["id"], "--yes")
+    unexplained = dead(shop, "resume", record["id"], "--yes")
+    assert (unexplained.code, "needs --reason" in error(unexplained)) == (2, True)
+    done = dead(shop, "resume", record["id"], "--yes", "--reason", "the first host died", "--actor", "bob")
     assert (done.code, "replayed 3 messages" in done.out) == (0, True), done.err
     assert dead(shop, "resume", record["id"], "--yes").code == 12
     assert dead(shop, "resume", str(uuid4()), "--yes").code == 12
     assert dead(shop, "history", "--unfinished").out == ""
+    records = json.loads(dead(shop, "history", "--json").out)["records"]
+    assert {(each["actor"], each["reason"], each["changed"]) for each in records} == {
+        ("ada", "first try", 3),
+        ("bob", "the first host died", 0),
+    }
+    assert [each["filter"] for each in records if each["actor"] == "bob"] == [{"resumes": record["id"]}]
 
 
 def test_a_viewer_may_look_and_not_touch(shop: str, unique_name: str) -> None:

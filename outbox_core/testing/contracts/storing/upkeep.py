@@ -16,7 +16,7 @@ from outbox_core.store import Election, Failure, Row, Store
 from outbox_core.testing.contracts.driving import expect
 from outbox_core.testing.contracts.storing.claims import TOPIC
 from outbox_core.testing.contracts.storing.scene import Scene, at_work, equal, ids, key_id, leases
-from outbox_core.upkeep import Kept
+from outbox_core.upkeep import Kept, Order
 
 if TYPE_CHECKING:
     from outbox_core.testing.contracts.storing.database import Database
@@ -194,6 +194,18 @@ class UpkeepContract:
             equal(
                 (record.planned, record.changed, record.filter), (1, 1, {"topic": TOPIC}), "how many, which"
             )
+            equal(list(await yard.letters.history(unfinished=True)), [], "unfinished")
+
+    async def test_who_goes_on_with_what_was_broken_off_is_on_record(self, database: Database) -> None:
+        """The record that was begun keeps its actor and counts; the other says who went on."""
+        async with _looked_after(database) as yard:
+            await yard.dead(Message(TOPIC, 1))
+            plan = await yard.letters.plan(Filter(everything=True))
+            await yard.kept.upkeep.begin(plan, Order(plan.id, "ada", "first try"), "discard", None)
+            await yard.letters.resume(plan.id, actor="bob", reason="the host died")
+            found = [(each.actor, each.reason, each.changed) for each in await yard.letters.history()]
+            equal(found, [("bob", "the host died", 0), ("ada", "first try", 1)], "the audit")
+            equal((await yard.letters.history())[0].filter, {"resumes": str(plan.id)}, "the filter")
             equal(list(await yard.letters.history(unfinished=True)), [], "unfinished")
 
     async def test_the_head_of_a_key_is_released(self, database: Database) -> None:
