@@ -42,8 +42,8 @@ what it costs pgbench's server alone, so on two cores a relay is about as fast a
 faster. `perf record` of a relay at work showed a fifth of its time in Python's garbage collector, which therefore looks
 less often in a process that is a relay; the rest is spread over the interpreter, the driver's decoding about a quarter
 of it. Messages with keys cost more on both sides: one more statement for each claim, which looks for a predecessor of
-every key, and the order kept in the relay. Looking and claiming at the same time gained 8 % and was given up, for rows of
-one key in neighbouring claims were then given back again and again.
+every key, and the order kept in the relay. Looking and claiming at the same time gained 8 % and was given up, for rows
+of one key in neighbouring claims were then given back again and again.
 
 """
 
