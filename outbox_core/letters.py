@@ -86,13 +86,14 @@ class Filter:
             object.__setattr__(self, "event_ids", ids)
         if self.code is not None and (not self.code or " " in self.code or not self.code.isprintable()):
             raise ConfigError(f"code must be an error code such as TX.TIMEOUT, got {shown(self.code)}")
-        if self.everything and self.bounded:
+        if self.everything and any(value is not None for value in self._conditions().values()):
             raise ConfigError("everything=True contradicts the other conditions; give one or the other")
 
     @property
     def bounded(self) -> bool:
-        """Whether any condition is given."""
-        return any(value is not None for value in self._conditions().values())
+        """Whether any condition is given that leaves something out; the topic ``**`` does not."""
+        given = {name for name, value in self._conditions().items() if value is not None}
+        return bool(given - ({"topic"} if self.topic == "**" else set()))
 
     @property
     def topic_expression(self) -> str | None:

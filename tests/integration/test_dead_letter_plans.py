@@ -54,8 +54,9 @@ async def test_a_plan_warns_of_consumers_that_may_have_forgotten(yard: Yard) -> 
 
 async def test_a_plan_without_a_bound_is_refused(yard: Yard) -> None:
     await yard.add("dead", 2)
-    with pytest.raises(UnboundedFilter, match="everything=True"):
-        await yard.letters.plan(Filter())
+    for unbounded in (Filter(), Filter(topic="**")):
+        with pytest.raises(UnboundedFilter, match="everything=True"):
+            await yard.letters.plan(unbounded)
     assert (await yard.letters.plan(Filter(everything=True))).total == 2
 
 
