@@ -63,10 +63,12 @@ async def _examine(dispatcher: Dispatcher, topics: Sequence[str]) -> list[Findin
         findings.append(finding)
         if finding.severity is Severity.ERROR:
             away.add(key)
-    for topic, leaf in places:
-        if id(leaf) not in away and isinstance(leaf, Inspecting):
-            findings += await _inspect(leaf, topic)
-    return findings
+    asked = [(topic, leaf) for topic, leaf in places if id(leaf) not in away and isinstance(leaf, Inspecting)]
+    troubles = [finding for topic, leaf in asked for finding in await _inspect(leaf, topic)]
+    if asked and not troubles:
+        seen = f"{len(asked)} of the topics in use {'has' if len(asked) == 1 else 'have'} a place"
+        findings.append(Finding("destination", Severity.OK, seen))
+    return findings + troubles
 
 
 async def _probe(leaf: Dispatcher) -> Finding:

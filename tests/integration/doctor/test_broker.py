@@ -55,11 +55,21 @@ async def test_a_broker_that_answers_and_has_a_place(
     await client.jetstream().add_stream(name=unique_name, subjects=[topic])
     try:
         found = await ward.diagnose(dispatcher=nats_server.address)
-        assert (about(found, "broker"), about(found, "destination")) == ([Severity.OK], [])
+        assert (about(found, "broker"), about(found, "destination")) == ([Severity.OK], [Severity.OK])
         other = await ward.only("destination", dispatcher=f"{nats_server.address}?stream=OTHER")
         assert "belongs to the stream" in other.title
     finally:
         await client.jetstream().delete_stream(unique_name)
+
+
+async def test_the_topic_of_a_dead_message_is_looked_at_too(
+    ward: Ward, nats_server: NatsServer, unique_name: str
+) -> None:
+    topic = f"shop.{unique_name}.placed.v1"
+    await enqueue(ward, topic)
+    await ward.connection.execute(f"UPDATE {TABLE} SET dead_at = now(), last_error = 'X y'")  # noqa: S608
+    missing = await ward.only("destination", dispatcher=nats_server.address)
+    assert (missing.severity, topic in missing.title) == (Severity.ERROR, True)
 
 
 async def test_a_broker_that_is_away(ward: Ward) -> None:

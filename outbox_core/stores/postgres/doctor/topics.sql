@@ -1,4 +1,4 @@
--- Topics in use: of the first messages that wait, and of those published last.
+-- Topics in use: of the first messages that wait, of those published last, and of those that died last.
 SELECT topic
 FROM (
     (
@@ -14,6 +14,14 @@ FROM (
         FROM {table}
         WHERE published_at IS NOT NULL
         ORDER BY published_at DESC, sequence DESC
+        LIMIT 1000
+    )
+    UNION ALL
+    (
+        SELECT topic
+        FROM {table}
+        WHERE dead_at IS NOT NULL
+        ORDER BY dead_at DESC, sequence DESC
         LIMIT 1000
     )
 ) AS seen
