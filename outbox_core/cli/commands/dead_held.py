@@ -58,7 +58,10 @@ def release(
 
     head = run(find)
     if head is None:
-        raise NothingThere(f"no message of {table} with the key {key!r} waits; nothing was changed")
+        whose = (
+            "without a tenant (for a tenant's key give --tenant)" if tenant == _NIL else f"of tenant {tenant}"
+        )
+        raise NothingThere(f"no message of {table} with the key {key!r} waits, {whose}; nothing was changed")
     _show(output, [head], title=f"head of {key} in {table}")
     if head.state is State.IN_FLIGHT:
         raise NothingThere(f"the head of {key!r} is in flight, with a relay; nothing was changed")
