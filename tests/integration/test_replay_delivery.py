@@ -37,7 +37,7 @@ async def test_a_replayed_message_does_not_hold_its_key(yard: Yard) -> None:
     (head,) = await yard.add("dead", key="k")
     (behind,) = await yard.add("pending", key="k")
     plan = await yard.letters.plan(ALL)
-    await yard.letters.replay(plan, rate=1 / 3600, **BECAUSE)
+    await yard.letters.replay(plan, rate=0.001, **BECAUSE)
     await yard.letters.postpone([head], delay=timedelta(hours=1), **BECAUSE)
     delivered: list[UUID] = []
 
