@@ -216,7 +216,9 @@ async def test_a_role_without_rights_says_which_grants_it_needs(bench: Bench, un
                 await relay.drain()
                 pytest.fail(f"started without: {missing}")
             assert f"{TABLE}; grant it what its part needs" in str(raised.value), missing
-            assert f"outbox_core.schema.roles('{TABLE}', relay='ROLE') prints the statements" in str(raised.value)
+            assert f"outbox_core.schema.roles('{TABLE}', relay='ROLE') prints the statements" in str(
+                raised.value
+            )
             assert "secret" not in str(raised.value)
     await bench.nothing_is_left()
 
