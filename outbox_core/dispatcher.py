@@ -137,6 +137,11 @@ def _check_callable(name: str, function: Callable[..., object]) -> None:
         raise ConfigError(
             f"{name} is not asynchronous: it must be `async def`, or be annotated to return an Awaitable"
         )
+    takes_one(name, function, "the message")
+
+
+def takes_one(what: str, function: Callable[..., object], argument: str) -> None:
+    """Refuse a function that cannot be called with one argument. One that does not tell is believed."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -145,7 +150,7 @@ def _check_callable(name: str, function: Callable[..., object]) -> None:
         signature.bind(None)
     except TypeError:
         taken = signature.replace(return_annotation=signature.empty)
-        raise ConfigError(f"{name} must take one argument, the message, and takes {taken}") from None
+        raise ConfigError(f"{what} must take one argument, {argument}, and takes {taken}") from None
 
 
 def _gives_awaitable(function: Callable[..., object]) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable
 from typing import Final, TypeVar
 
 from outbox_core.errors import ConfigError
@@ -67,16 +65,3 @@ def shown_name(value: object) -> str | None:
     if len(name) > MAX_SHOWN_CHARACTERS or not name.isprintable():
         raise ConfigError(f"name must be one line of at most {MAX_SHOWN_CHARACTERS} characters")
     return name
-
-
-def takes_one(what: str, function: Callable[..., object], argument: str) -> None:
-    """Refuse a function that cannot be called with one argument. One that does not tell is believed."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return
-    try:
-        signature.bind(None)
-    except TypeError:
-        taken = signature.replace(return_annotation=signature.empty)
-        raise ConfigError(f"{what} must take one argument, {argument}, and takes {taken}") from None

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Final, Generic, TypeAlias, TypeVar, cast
 
-from outbox_core.adapter.arguments import takes_one
+from outbox_core.dispatcher import takes_one
 from outbox_core.errors import ConfigError, OutboxError, PermanentError, ProviderError
 from outbox_core.topic import TopicPattern
 

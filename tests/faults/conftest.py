@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import skipped_or_failed_when_missing
+from tests.conftest import skip_or_fail, skipped_or_failed_when_missing
 from tests.faults.servers import ClockedPostgres
 from tests.services.account import unprivileged
 from tests.services.session import Services
@@ -28,7 +28,7 @@ def clocked_postgres(services: Services) -> Iterator[ClockedPostgres]:
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 24 MiB that the server may write to."""
     if os.getuid() != 0:
-        pytest.skip("mounting a small file system needs root")
+        skip_or_fail(Missing("small file system", "mounting one needs root"))
     folder = Path("/tmp") / f"faults-{tmp_path.parent.name}-{os.getpid()}"  # noqa: S108 - a path the server may enter
     folder.mkdir()
     try:
@@ -39,7 +39,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
             text=True,
         )
         if mounted.returncode:
-            pytest.skip(f"this machine does not mount file systems: {mounted.stderr.strip()}")
+            skip_or_fail(Missing("small file system", "mount a tmpfs", [mounted.stderr.strip()]))
         try:
             if account := unprivileged():
                 os.chown(folder, account.user, account.group)

@@ -8,6 +8,7 @@ import psycopg
 from psycopg import sql
 
 TABLE = "shop.orders_outbox"
+OTHER = "shop.invoices_outbox"
 
 _ADD: LiteralString = """
     INSERT INTO shop.orders_outbox (

@@ -3,48 +3,21 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from tests.integration.cli.command import Result, invoke, outbox, terminal
+from tests.integration.cli.command import invoke, outbox, terminal
+from tests.integration.cli.dead import BECAUSE, dead, error, event_id
 from tests.integration.cli.sql import TABLE, add, execute, fetch, states
 from tests.services.postgres import Database
 
-BECAUSE = ("--yes", "--reason", "mended", "--actor", "ada")
 CHANGES = (
     ("replay", "--all"),
     ("discard", "--all"),
     ("release", "k"),
     ("postpone", "{event_id}", "--delay", "1h"),
 )
-
-
-@pytest.fixture
-def shop(database: Database) -> str:
-    """An outbox table in a database of the test's own."""
-    assert invoke("schema", "create", "-t", TABLE, database=database.dsn).code == 0
-    return database.dsn
-
-
-def dead(dsn: str, *args: str, stdin: str = "") -> Result:
-    return invoke("dead", *args, "-t", TABLE, database=dsn, stdin=stdin)
-
-
-def event_id(dsn: str, state: str = "dead") -> str:
-    """The first dead, or pending, message."""
-    messages = json.loads(invoke("dead", "list", "-t", TABLE, "--json", database=dsn).out)["messages"]
-    if state == "pending":
-        messages = json.loads(invoke("pending", "-t", TABLE, "--json", database=dsn).out)["messages"]
-    return str(messages[0]["event_id"])
-
-
-def error(result: Result) -> str:
-    lines = [line for line in result.err.splitlines() if line.startswith("error: ")]
-    assert len(lines) == 1, result.err
-    assert "Traceback" not in result.err
-    return lines[0]
 
 
 def test_list_group_and_show(shop: str) -> None:
@@ -188,55 +161,6 @@ def test_a_filter_that_matches_nothing(shop: str, action: str) -> None:
     assert (missing.code, "has no message" in error(missing)) == (12, True)
 
 
-def test_a_plan_is_kept_and_carried_out_later(shop: str, tmp_path: Path) -> None:
-    add(shop, "dead", 3)
-    planned = dead(shop, "replay", "--all", "--dry-run", "--json")
-    assert (planned.code, states(shop)) == (0, {"dead": 3})
-    file = tmp_path / "plan.json"
-    file.write_text(planned.out)
-    add(shop, "dead", 2, age=0, error="TX.LATER died after the plan")
-    execute(
-        shop,
-        "DELETE FROM shop.orders_outbox WHERE event_id = (SELECT event_id FROM shop.orders_outbox"
-        " WHERE last_error LIKE 'TX.TIMEOUT%' LIMIT 1)",
-    )
-    done = dead(shop, "replay", "--plan", str(file), *BECAUSE)
-    assert done.code == 0, done.err
-    assert "1 of them have moved on" in done.err
-    assert "1 had moved on and were left alone" in done.err
-    assert states(shop) == {"pending": 2, "dead": 2}
-    again = dead(shop, "replay", "--plan", str(file), *BECAUSE)
-    assert (again.code, "was carried out on" in error(again)) == (12, True)
-
-
-def test_a_plan_that_has_gone_stale(shop: str, tmp_path: Path) -> None:
-    add(shop, "dead", 3)
-    file = tmp_path / "plan.json"
-    file.write_text(dead(shop, "discard", "--all", "--dry-run", "--json").out)
-    assert dead(shop, "replay", "--all", *BECAUSE).code == 0
-    add(shop, "dead", 3, age=0)
-    stale = dead(shop, "discard", "--plan", str(file), *BECAUSE)
-    assert (stale.code, "has gone stale: none of its 3 messages" in error(stale)) == (12, True)
-    assert states(shop) == {"pending": 3, "dead": 3}
-
-
-def test_a_plan_that_is_none_or_another_tables(shop: str, tmp_path: Path) -> None:
-    add(shop, "dead", 1)
-    file = tmp_path / "plan.json"
-    for text in ("", "{}", '{"plan": {"id": 1}}', "[1]"):
-        file.write_text(text)
-        refused = dead(shop, "replay", "--plan", str(file), *BECAUSE)
-        assert (refused.code, "is not a plan" in error(refused)) == (2, True)
-    planned = dead(shop, "replay", "--all", "--dry-run", "--json").out
-    assert invoke("schema", "create", "-t", "shop.other_outbox", database=shop).code == 0
-    other = invoke(
-        "dead", "replay", "-t", "shop.other_outbox", "--plan", "-", *BECAUSE, database=shop, stdin=planned
-    )
-    assert (other.code, f"made for {TABLE}" in error(other)) == (2, True)
-    both = dead(shop, "replay", "--plan", "-", "--all", *BECAUSE, stdin=planned)
-    assert (both.code, "leave the filter out" in error(both)) == (2, True)
-
-
 def test_consumers_that_may_have_forgotten(shop: str) -> None:
     add(shop, "dead", 2, age=7200)
     done = dead(shop, "replay", "--all", "--dry-run", "--dedupe-window", "billing", "1h")
@@ -342,12 +266,3 @@ def test_a_table_that_is_not_there(database: Database) -> None:
     for args in (("list",), ("group",), ("show", str(uuid4())), ("history",), ("replay", "--all", *BECAUSE)):
         result = dead(database.dsn, *args)
         assert (result.code, "no such table" in error(result)) == (6, True)
-
-
-@pytest.mark.parametrize(("made_for", "given_to"), [("replay", "discard"), ("discard", "replay")])
-def test_a_plan_is_not_carried_out_as_something_else(shop: str, made_for: str, given_to: str) -> None:
-    add(shop, "dead", 2)
-    planned = dead(shop, made_for, "--all", "--dry-run", "--json").out
-    refused = dead(shop, given_to, "--plan", "-", *BECAUSE, stdin=planned)
-    assert (refused.code, f"made to {made_for}, not to {given_to}" in error(refused)) == (2, True)
-    assert states(shop) == {"dead": 2}

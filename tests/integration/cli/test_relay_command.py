@@ -17,19 +17,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.cli.command import PATIENCE, Background, background, invoke, outbox
-from tests.integration.cli.sql import TABLE, add, execute, published, states
+from tests.integration.cli.sql import OTHER, TABLE, add, execute, published, states
 from tests.services.nats import NatsServer
 from tests.services.own_loop import run_async
-from tests.services.postgres import Database
-
-OTHER = "shop.invoices_outbox"
 
 
 @pytest.fixture
-def dsn(database: Database) -> str:
-    for table in (TABLE, OTHER):
-        assert invoke("schema", "create", "-t", table, database=database.dsn).code == 0
-    return database.dsn
+def dsn(two_tables: str) -> str:
+    return two_tables
 
 
 @pytest.fixture

@@ -9,20 +9,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.cli.command import PATIENCE, Result, background, invoke, outbox
-from tests.integration.cli.sql import TABLE, add, fetch, states
+from tests.integration.cli.command import PATIENCE, Result, background, outbox
+from tests.integration.cli.sql import OTHER, TABLE, add, fetch, states
 from tests.services.nats import NatsServer
-from tests.services.postgres import Database
 
-OTHER = "shop.invoices_outbox"
 AWAY = "nats://127.0.0.1:1"
 
 
 @pytest.fixture
-def dsn(database: Database) -> str:
-    for table in (TABLE, OTHER):
-        assert invoke("schema", "create", "-t", table, database=database.dsn).code == 0
-    return database.dsn
+def dsn(two_tables: str) -> str:
+    return two_tables
 
 
 @pytest.fixture
