@@ -62,15 +62,16 @@ async def read_only_postgres(world: World) -> str:
 
 async def lock_table(world: World) -> str:
     """Somebody holds the table for longer than a statement may wait."""
+    began = time.monotonic()
     async with world.admin() as admin:
         await admin.execute("BEGIN")
         await admin.execute(f"LOCK TABLE {TABLE} IN EXCLUSIVE MODE")
         waiting = await _until(
             admin, f"SELECT count(*) {_RELAY_SESSIONS} AND wait_event_type = 'Lock'", "no relay waits for it"
         )
-        await asyncio.sleep(world.plan.settings["database_timeout"] + 0.5)
+        (felt, *_) = await world.events.until(began, "Reconnecting", "LeaderLost", within=FEEL_SECONDS)
         await admin.execute("ROLLBACK")
-    return f"{waiting} relay sessions waited"
+    return f"{waiting} relay sessions waited, until one said {felt['name']}"
 
 
 async def long_transaction(world: World) -> str:
