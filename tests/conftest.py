@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import secrets
 import signal
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from shutil import rmtree
 from typing import NoReturn
 
 import pytest
@@ -88,6 +91,15 @@ def logging_kept() -> Iterator[None]:
     for handler in list(loggers[0].handlers):
         if handler not in handlers and type(handler.formatter).__module__ == "outbox_core.cli.logs":
             loggers[0].removeHandler(handler)
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """A folder that every account can enter, unlike `tmp_path`: PostgreSQL does not run as root."""
+    folder = Path(tempfile.mkdtemp(prefix="outbox-test-"))
+    folder.chmod(0o755)
+    yield folder
+    rmtree(folder)
 
 
 @contextmanager

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import rmtree
 
 import pytest
 
@@ -20,12 +18,8 @@ BLOCKS = list(markdown.blocks(PAGE.read_text(encoding="utf-8")))
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder that every account can enter, unlike `tmp_path`: PostgreSQL does not run as root."""
-    made = Path(tempfile.mkdtemp(prefix="outbox-tutorial-"))
-    made.chmod(0o755)
-    yield made
-    rmtree(made)
+def folder(scratch: Path) -> Path:
+    return scratch
 
 
 @pytest.fixture
