@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class Row:
     recovered: bool = False
     """Whether the lease before this one ended without an outcome: its owner crashed or froze, maybe over this row."""
     expires: float = 0.0
+    order: Any = None
+    """What the relay keeps of the row's key while the row is in its order."""
 
     @property
     def place(self) -> Place:

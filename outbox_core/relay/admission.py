@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from outbox_core.relay import clock
-from outbox_core.relay.keys import by_key
 
 if TYPE_CHECKING:
     from outbox_core.relay.hand import Hand
-    from outbox_core.relay.keys import Keys
+    from outbox_core.relay.keys import Key, Keys
     from outbox_core.relay.settings import RelaySettings
     from outbox_core.store import Claim, KeyId, Row, Store
     from outbox_core.table import TableName
@@ -27,7 +26,7 @@ class Batch:
 
     claim: Claim
     rows: Sequence[Row]
-    by_key: Mapping[KeyId, list[Row]]
+    keys: Sequence[Key]
     followed: Mapping[KeyId, int]
     full: bool
 
@@ -59,17 +58,15 @@ class Admission:
     ) -> Batch:
         """The rows are in hand from now on, and to be admitted at once."""
         self._hand.take(rows)
-        ordered = self._settings.single_active
         for row in rows:
             row.expires = expires
-            if not ordered:
-                row.key_id = None
-        return Batch(claim, rows, by_key(rows), followed, full)
+        keys = self._keys.take(rows) if self._settings.single_active else ()
+        return Batch(claim, rows, keys, followed, full)
 
     async def admit(self, batch: Batch) -> None:
         """See whether a message hides that comes before these, and send on those that may go."""
         try:
-            spans = self._keys.spans(batch.by_key)
+            spans = self._keys.spans(batch.keys)
             hidden = (
                 await self._store.predecessors(
                     self._table, batch.claim, spans, dead_too=self._settings.on_dead == "block"
@@ -80,14 +77,15 @@ class Admission:
         except BaseException:
             for key_id in batch.followed:
                 self._keys.retry(key_id, clock.now())
+            self._keys.drop(batch.keys)
             self._release_unordered(batch.rows, _UNCHECKED)
             raise
-        ready, back = self._keys.admit(batch.rows, batch.by_key, hidden, batch.followed, clock.now())
+        ready, back = self._keys.admit(batch.keys, hidden, batch.followed, clock.now(), cut=batch.full)
+        self._deliver([*(row for row in batch.rows if row.order is None), *ready])
         self._release_unordered(back, _TOO_EARLY)
-        self._deliver(ready)
 
     def _release_unordered(self, rows: Sequence[Row], reason: str) -> None:
         """Give back rows that were never taken into the order of their keys."""
         for row in rows:
-            row.key_id = None
+            row.order = None
         self._release(rows, reason)

@@ -22,12 +22,15 @@ _SOON: Final = 0.5
 """Waits that end in so many seconds anyway are not worth a second look."""
 
 
-class _Key:
-    """Made for almost every row where keys are many, so it is written for speed."""
+class Key:
+    """What the relay knows of one key. Made for almost every row where keys are many, so it is written for speed."""
 
-    __slots__ = ("active", "firm", "highest", "in_hand", "queue", "step", "wake")
+    __slots__ = ("active", "firm", "fresh", "highest", "id", "in_hand", "queue", "step", "wake")
 
-    def __init__(self) -> None:
+    def __init__(self, key_id: KeyId) -> None:
+        self.id = key_id
+        self.fresh: list[Row] = []
+        """Rows just claimed, until it is known whether they are in order."""
         self.queue: list[Row] = []
         """Rows in hand that wait for the active one, by sequence."""
         self.active: Row | None = None
@@ -42,27 +45,11 @@ class _Key:
         """Rows to ask for when the key is followed next."""
 
 
-def by_key(rows: Iterable[Row]) -> dict[KeyId, list[Row]]:
-    """The rows that have a key, by key. Rows of one key come to share one key object, which is quicker to look up."""
-    grouped: dict[KeyId, list[Row]] = {}
-    for row in rows:
-        key_id = row.key_id
-        if key_id is None:
-            continue
-        claimed = grouped.get(key_id)
-        if claimed is None:
-            grouped[key_id] = [row]
-        else:
-            row.key_id = claimed[0].key_id
-            claimed.append(row)
-    return grouped
-
-
 class Keys:
     """The keys of one table that have rows in hand or are held. Times are on the relay's monotonic clock."""
 
     def __init__(self) -> None:
-        self._keys: dict[KeyId, _Key] = {}
+        self._keys: dict[KeyId, Key] = {}
         self._wakes: list[tuple[float, KeyId]] = []
         self._held_count = 0
         self._turn = 0
@@ -115,62 +102,80 @@ class Keys:
             first = found.get(key_id)
             wait = 0.0 if first is None else inf if first.wait is None else first.wait
             if now + wait < key.wake - _SOON:
-                self._hold(key_id, key, now + wait)
+                self._hold(key, now + wait)
 
-    def spans(self, grouped: Mapping[KeyId, Sequence[Row]]) -> list[Span]:
-        """Where a predecessor of freshly claimed rows may hide: behind what is in hand, before the last of them."""
-        spans: list[Span] = []
+    def take(self, rows: Iterable[Row]) -> list[Key]:
+        """Note freshly claimed rows with their keys, which are to be admitted, or dropped, next."""
         known = self._keys
-        for key_id, claimed in grouped.items():
+        keys: list[Key] = []
+        for row in rows:
+            key_id = row.key_id
+            if key_id is None:
+                continue
             key = known.get(key_id)
-            after = key.highest if key is not None and key.in_hand else 0
-            spans.append(Span(key_id, after, _highest(claimed)))
-        return spans
+            if key is None:
+                key = known[key_id] = Key(key_id)
+            row.order = key
+            if not key.fresh:
+                keys.append(key)
+            key.fresh.append(row)
+        return keys
+
+    def drop(self, keys: Iterable[Key]) -> None:
+        """The fresh rows of these keys go back: their order is not known."""
+        for key in keys:
+            key.fresh = []
+            self._forget_if_idle(key)
+
+    def spans(self, keys: Iterable[Key]) -> list[Span]:
+        """Where a predecessor of freshly claimed rows may hide: behind what is in hand, before the last of them."""
+        return [Span(key.id, key.highest if key.in_hand else 0, _highest(key.fresh)) for key in keys]
 
     def admit(
         self,
-        rows: Sequence[Row],
-        grouped: Mapping[KeyId, list[Row]],
+        keys: Iterable[Key],
         predecessors: Mapping[KeyId, Predecessor],
         followed: Mapping[KeyId, int],
         now: float,
+        *,
+        cut: bool,
     ) -> tuple[list[Row], list[Row]]:
-        """Take freshly claimed rows in: those that may be dispatched now, and those to give back at once."""
-        ready = [row for row in rows if row.key_id is None]
+        """Take fresh rows in: those that may be dispatched now, and those to give back at once.
+
+        A followed key of which less came than was asked for is free, unless the claim was ``cut`` short.
+        """
+        ready: list[Row] = []
         back: list[Row] = []
         for key_id, asked in followed.items():
             key = self._keys.get(key_id)
-            if key is not None and len(grouped.get(key_id, ())) < asked:
-                self._free(key_id, key)
-        for key_id, claimed in grouped.items():
-            self._admit_key(key_id, claimed, predecessors.get(key_id), key_id in followed, now, ready, back)
+            if key is None or len(key.fresh) >= asked:
+                continue
+            if not cut:
+                self._free(key)
+            elif not key.fresh:
+                self._hold(key, now)
+        for key in keys:
+            claimed, key.fresh = key.fresh, []
+            if key.wake is not None and key.id not in followed:
+                # Held since the claim was sent: its first message failed meanwhile.
+                back.extend(claimed)
+                continue
+            if predecessors and (predecessor := predecessors.get(key.id)) is not None:
+                claimed = self._held_behind(predecessor, key, claimed, now, back)
+            self._admit_key(key, claimed, ready)
         return ready, back
 
-    def _admit_key(
-        self,
-        key_id: KeyId,
-        claimed: list[Row],
-        predecessor: Predecessor | None,
-        followed: bool,
-        now: float,
-        ready: list[Row],
-        back: list[Row],
-    ) -> None:
-        key = self._keys.get(key_id)
-        if key is None:
-            key = self._keys[key_id] = _Key()
-        if key.wake is not None and not followed:
-            # Held since the claim was sent: its first message failed meanwhile.
-            back.extend(claimed)
-            return
-        if predecessor is not None:
-            # Its own row may be the one that hides, when another has it by now: that one goes back too.
-            behind = [row for row in claimed if row.message.meta.sequence >= predecessor.sequence]
-            claimed = [row for row in claimed if row.message.meta.sequence < predecessor.sequence]
-            back.extend(behind)
-            self._hold(key_id, key, now + (_DEAD_RECHECK if predecessor.wait is None else predecessor.wait))
+    def _held_behind(
+        self, predecessor: Predecessor, key: Key, claimed: list[Row], now: float, back: list[Row]
+    ) -> list[Row]:
+        # Its own row may be the one that hides, when another has it by now: that one goes back too.
+        back.extend(row for row in claimed if row.message.meta.sequence >= predecessor.sequence)
+        self._hold(key, now + (_DEAD_RECHECK if predecessor.wait is None else predecessor.wait))
+        return [row for row in claimed if row.message.meta.sequence < predecessor.sequence]
+
+    def _admit_key(self, key: Key, claimed: list[Row], ready: list[Row]) -> None:
         if not claimed:
-            self._forget_if_idle(key_id, key)
+            self._forget_if_idle(key)
             return
         key.in_hand += len(claimed)
         key.highest = max(key.highest, _highest(claimed))
@@ -180,17 +185,19 @@ class Keys:
             return
         key.queue.extend(claimed)
         key.queue.sort(key=_sequence)
-        self._activate(key, ready)
+        if key.active is None:
+            key.active = key.queue.pop(0)
+            ready.append(key.active)
 
     def retry(self, key_id: KeyId, now: float) -> None:
         """Following the key did not work: do it again."""
         key = self._keys.get(key_id)
         if key is not None and key.wake is not None:
-            self._hold(key_id, key, now)
+            self._hold(key, now)
 
     def succeeded(self, row: Row) -> Row | None:
         """The active row is done with (acknowledged, or dead and not blocking); the next one to dispatch, if any."""
-        key = self._of(row)
+        key: Key | None = row.order
         if key is None or key.active is not row:
             return None
         if key.step < _MAX_FOLLOWED:
@@ -201,55 +208,48 @@ class Keys:
     def failed(self, row: Row, wake: float, *, firm: bool = False) -> list[Row]:
         """The active row waits until ``wake``, and its key with it, whether it was dispatched or leaves the hand
         undispatched; the rows of the key to give back. A ``firm`` wait is not the row's own: it may well be due."""
-        key = self._of(row)
-        if key is None or row.key_id is None:
+        key: Key | None = row.order
+        if key is None:
             return []
         if key.active is row:
             key.active = None
         key.step = _FIRST_STEP
-        self._hold(row.key_id, key, wake, firm=firm)
+        self._hold(key, wake, firm=firm)
         back, key.queue = key.queue, []
         return back
 
-    def resolved(self, row: Row, now: float) -> None:
-        """The outcome of a row is on record, or its lease is lost: it is no longer in hand."""
-        key = self._of(row)
-        if key is None or row.key_id is None:
-            return
-        key.in_hand -= 1
-        if key.in_hand:
-            return
-        if key.wake is not None:
-            # Everything asked for went through, or the wait was set before the row left: follow on when it is time.
-            wake = max(key.wake, now) if key.step == _FIRST_STEP else now
-            self._hold(row.key_id, key, wake, firm=key.firm)
-        self._forget_if_idle(row.key_id, key)
+    def resolved(self, rows: Iterable[Row], now: float) -> None:
+        """The outcomes of rows are on record, or their leases are lost: they are no longer in hand."""
+        for row in rows:
+            key: Key | None = row.order
+            if key is None:
+                continue
+            key.in_hand -= 1
+            if key.in_hand:
+                continue
+            if key.wake is not None:
+                # Everything asked for went through, or the wait was set before the row left: follow on when it is time.
+                wake = max(key.wake, now) if key.step == _FIRST_STEP else now
+                self._hold(key, wake, firm=key.firm)
+            self._forget_if_idle(key)
 
-    def _of(self, row: Row) -> _Key | None:
-        return None if row.key_id is None else self._keys.get(row.key_id)
-
-    def _activate(self, key: _Key, ready: list[Row]) -> None:
-        if key.active is None and key.queue:
-            key.active = key.queue.pop(0)
-            ready.append(key.active)
-
-    def _hold(self, key_id: KeyId, key: _Key, wake: float, *, firm: bool = False) -> None:
+    def _hold(self, key: Key, wake: float, *, firm: bool = False) -> None:
         if key.wake is None:
             self._held_count += 1
         key.wake = wake
         key.firm = firm
-        heapq.heappush(self._wakes, (wake, key_id))
+        heapq.heappush(self._wakes, (wake, key.id))
 
-    def _free(self, key_id: KeyId, key: _Key) -> None:
+    def _free(self, key: Key) -> None:
         if key.wake is not None:
             self._held_count -= 1
         key.wake = None
         key.step = _FIRST_STEP
-        self._forget_if_idle(key_id, key)
+        self._forget_if_idle(key)
 
-    def _forget_if_idle(self, key_id: KeyId, key: _Key) -> None:
-        if not key.in_hand and key.wake is None:
-            self._keys.pop(key_id, None)
+    def _forget_if_idle(self, key: Key) -> None:
+        if not key.in_hand and key.wake is None and not key.fresh:
+            self._keys.pop(key.id, None)
 
 
 _DEAD_RECHECK: Final = 5.0

@@ -234,10 +234,7 @@ class Lane:
             self.claimer.rewind()
 
     def _resolved(self, rows: Sequence[Row]) -> None:
-        now = clock.now()
-        for row in rows:
-            if row.key_id is not None:
-                self._keys.resolved(row, now)
+        self._keys.resolved(rows, clock.now())
         self.wakeups.expect(self._keys.next_wake())
         self.hand.drop(rows)
 

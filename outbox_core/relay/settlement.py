@@ -77,7 +77,7 @@ class Settlement:
             if leaf.breaker.suspects:
                 leaf.breaker.forget(row.id)
             self._completer.publish(row, seconds)
-            if row.key_id is not None:
+            if row.order is not None:
                 self._go_on(row)
         elif isinstance(outcome, DispatchInterrupted):
             self._put_off(row, outcome, seconds)
@@ -191,7 +191,7 @@ class Settlement:
 
     def _give_up(self, row: Row, error: BaseException, seconds: float, *, refund: bool) -> None:
         self._completer.fail(Verdict(row, self._shown(row, error), 0.0, refund, True, seconds))
-        if row.key_id is not None:
+        if row.order is not None:
             # Those behind it go on, if they may, once its death is on record: if that were lost in a crash, it would
             # be tried again and could still arrive, after them.
             behind = self._keys.failed(row, clock.now())

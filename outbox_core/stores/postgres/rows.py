@@ -12,6 +12,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from asyncpg.pgproto import pgproto
+
 from outbox_core.headers import NO_HEADERS
 from outbox_core.meta import DispatchedMessage, Meta
 from outbox_core.store import Row
@@ -36,6 +38,8 @@ class _Message:
 def claimed_rows(table: TableName, token: UUID, records: Sequence[Sequence[Any]]) -> list[Row]:
     """The rows of a claim in the order of their places; columns as in ``claim_columns.sql``."""
     name = str(table)
+    # The driver's own kind, which it writes out quicker: the token goes back to it with every row.
+    token = pgproto.UUID(token.bytes)
     rows: list[Row] = []
     for record in sorted(records, key=_PLACE):
         (row_id, tenant_id, topic, payload, content_type, event_id, sequence, created_at,

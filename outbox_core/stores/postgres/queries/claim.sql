@@ -25,13 +25,14 @@ WHERE ctid = ANY (ARRAY(
                 AND (locked_at IS NULL OR locked_at < now() - make_interval(secs => $5))
                 AND (key IS NULL OR (tenant_id, key) NOT IN (SELECT * FROM unnest($6::uuid[], $7::text[])))
                 AND topic <> ALL ($8::text[])
-                AND ($1::bigint IS NULL OR EXISTS (SELECT FROM leader))
             ORDER BY available_at, sequence
             LIMIT $9
             FOR UPDATE SKIP LOCKED
         ) AS due
     ) AS weighed
-    WHERE bytes_before < $10
+    -- The leader's row is asked for after the first row that is due, and only then: to lock it takes a transaction id and
+    -- a flush of the log, which looking in vain many times a second must not cost.
+    WHERE CASE WHEN bytes_before < $10 THEN $1::bigint IS NULL OR EXISTS (SELECT FROM leader) END
 ))
 RETURNING
     {include queries/claim_columns.sql}

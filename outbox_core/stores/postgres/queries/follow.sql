@@ -31,10 +31,9 @@ WHERE ctid = ANY (ARRAY(
             WHERE
                 head.available_at <= now()
                 AND (head.locked_at IS NULL OR head.locked_at < now() - make_interval(secs => $6))
-                AND EXISTS (SELECT FROM leader)
         ) AS due
     ) AS weighed
-    WHERE bytes_before < $7
+    WHERE CASE WHEN bytes_before < $7 THEN EXISTS (SELECT FROM leader) END
 ))
 RETURNING
     {include queries/claim_columns.sql}

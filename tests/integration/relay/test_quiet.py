@@ -1,0 +1,56 @@
+"""A relay that has nothing to do leaves the database alone but for looking."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from outbox_core.observer import LeaderGained, Published
+from outbox_core.relay import Relay
+from outbox_core.store import Claim, Row
+from outbox_core.stores.postgres.store import PostgresStore
+from outbox_core.table import TableName
+from tests.integration.relay.bench import QUICK, TABLE, Bench, ignore, prepared, until
+from tests.services.postgres import Database
+
+pytestmark = pytest.mark.asyncio
+
+LOOKS = 200
+HEARTBEATS = 30
+"""More transactions than a leader's heartbeats and the server's own upkeep take meanwhile."""
+
+
+class CountingStore(PostgresStore):
+    claims = 0
+
+    async def claim(self, table: TableName, claim: Claim) -> list[Row]:
+        self.claims += 1
+        return await super().claim(table, claim)
+
+
+@pytest_asyncio.fixture
+async def bench(database: Database) -> AsyncIterator[Bench]:
+    async with prepared(database) as bench:
+        yield bench
+
+
+async def test_a_leader_that_looks_in_vain_writes_nothing(bench: Bench) -> None:
+    """A transaction id each, and a flush of the log, would be paid hundreds of times a second while work comes in."""
+    store = CountingStore(bench.dsn)
+
+    async def next_transaction() -> int:
+        value: int = await bench.connection.fetchval(
+            "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+        )
+        return value
+
+    settings = QUICK | {"poll_interval": 0.01}
+    async with Relay(lambda: store, table=TABLE, dispatcher=ignore, observers=[bench.heard], **settings):
+        await until(lambda: bool(bench.heard.of(LeaderGained)))
+        first, before = store.claims, await next_transaction()
+        await until(lambda: store.claims >= first + LOOKS)
+        assert await next_transaction() - before < HEARTBEATS
+        await bench.enqueue(1)
+        await until(lambda: bool(bench.heard.of(Published)))
