@@ -63,9 +63,14 @@ class Admission:
         keys = self._keys.take(rows) if self._settings.single_active else ()
         return Batch(claim, rows, keys, followed, full)
 
-    async def admit(self, batch: Batch) -> None:
-        """See whether a message hides that comes before these, and send on those that may go."""
+    async def admit(self, batch: Batch, *, alone: bool = False) -> None:
+        """See whether a message hides that comes before these, and send on those that may go.
+
+        What is to go ``alone`` goes when nothing else is in hand, or comes back because its lease ran short meanwhile.
+        """
         try:
+            if alone:
+                await self._until_alone(batch.rows)
             spans = self._keys.spans(batch.keys)
             hidden = (
                 await self._store.predecessors(
@@ -83,6 +88,11 @@ class Admission:
         ready, back = self._keys.admit(batch.keys, hidden, batch.followed, clock.now(), cut=batch.full)
         self._deliver([*(row for row in batch.rows if row.order is None), *ready])
         self._release_unordered(back, _TOO_EARLY)
+
+    async def _until_alone(self, rows: Sequence[Row]) -> None:
+        expires = max((row.expires for row in rows), default=0.0)
+        while self._hand.rows > len(rows) and (left := expires - clock.now()) > 0:
+            await self._hand.wait_for_change(left)
 
     def _release_unordered(self, rows: Sequence[Row], reason: str) -> None:
         """Give back rows that were never taken into the order of their keys."""

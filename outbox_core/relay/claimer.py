@@ -159,7 +159,7 @@ class Claimer:
             self._next_sweep = after_sweep(began)
         most = self._settings.batch_size * GROWTH
         self._limit = min(self._limit * 2, most) if batch.full else self._settings.batch_size
-        await self._admission.admit(batch)
+        await self._admission.admit(batch, alone=self._cautious)
         return batch.full or self._cautious
 
     async def _follow(self) -> bool:
@@ -167,7 +167,7 @@ class Claimer:
         if not keys:
             return False
         batch = await self._lease(self._claim(since=BEGINNING), keys)
-        await self._admission.admit(batch)
+        await self._admission.admit(batch, alone=self._cautious)
         return bool(batch.rows)
 
     def _claim(self, since: Place) -> Claim:

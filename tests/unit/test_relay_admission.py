@@ -137,3 +137,30 @@ async def test_a_row_that_another_has_by_now_leaves_the_hand() -> None:
 
 async def nothing(_: DispatchedMessage) -> None:
     pass
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("keys", [1, MESSAGES])
+async def test_what_may_have_crashed_its_relay_is_dispatched_when_nothing_else_is(keys: int) -> None:
+    """Not only of its own claim: those before it are still being dispatched when it is found."""
+    store, flying, done = Store(), set[int](), asyncio.Event()
+    await write(store, 12, keys)
+    suspect = sorted(store.table(TABLE).rows.values(), key=lambda row: row.sequence)[7]
+    suspect.attempts, suspect.last_error = 2, "TX.LEASE the lease before ended without an outcome"
+    beside, delivered = list[set[int]](), list[int]()
+
+    async def deliver(message: DispatchedMessage) -> None:
+        sequence = message.meta.sequence
+        if suspect.sequence in (sequence, *flying):
+            beside.append(flying | {sequence})
+        flying.add(sequence)
+        await asyncio.sleep(0.05)
+        flying.discard(sequence)
+        delivered.append(sequence)
+        if len(delivered) == 12:
+            done.set()
+
+    relay = Relay(store.connect, table=TABLE, dispatcher=deliver, batch_size=3, backoff_base=0.01)
+    async with asyncio.timeout(SECONDS), relay:
+        await done.wait()
+    assert beside == [{suspect.sequence}]
