@@ -157,13 +157,21 @@ class Claimer:
         self._position.read(batch.rows[-1].place if batch.full else None)
         if sweeping:
             self._next_sweep = after_sweep(began)
-        most = self._settings.batch_size * GROWTH
-        self._limit = min(self._limit * 2, most) if batch.full else self._settings.batch_size
+        self._limit = self._next_limit(batch)
         await self._admission.admit(batch, alone=self._cautious)
         return batch.full or self._cautious
 
+    def _next_limit(self, batch: Batch) -> int:
+        usual = self._settings.batch_size
+        if not batch.full:
+            return usual
+        if len(batch.rows) >= batch.claim.limit:
+            return min(self._limit * 2, usual * GROWTH)
+        # Full by its bytes. The database writes out every row that it weighs: no more are worth it than might fit.
+        return min(self._limit, max(1, 2 * len(batch.rows)))
+
     async def _follow(self) -> bool:
-        keys = self._keys.due(clock.now(), self._settings.batch_size)
+        keys = self._keys.due(clock.now(), min(self._limit, self._settings.batch_size))
         if not keys:
             return False
         batch = await self._lease(self._claim(since=BEGINNING), keys)

@@ -12,8 +12,11 @@ _EAGER_SECONDS: Final = 0.06
 """Hints of a writing process come at most every 50 ms; what it commits in between is found by looking."""
 _EAGER_PAUSE_SECONDS: Final = 0.002
 _SWEEP_SECONDS: Final = 1.0
-_SWEEP_COST: Final = 20
-"""A sweep is followed by at least so many times its own duration without one."""
+_SWEEP_COST: Final = 100
+"""A sweep is followed by so many times its own duration without one, so that few claims are as slow as it is."""
+_USUAL_SWEEP_SECONDS: Final = 5.0
+"""It is waited for no longer than this, unless it would then take more of the time than `_MOST_SWEEP_COST` allows."""
+_MOST_SWEEP_COST: Final = 20
 _MAX_SWEEP_SECONDS: Final = 15.0
 """What seemed long may have been this process standing still; and rows are waiting that only a sweep finds."""
 
@@ -21,7 +24,9 @@ _MAX_SWEEP_SECONDS: Final = 15.0
 def after_sweep(began: float) -> float:
     """When to look at everything again, after a look that has just ended."""
     ended = clock.now()
-    return ended + min(max(_SWEEP_SECONDS, _SWEEP_COST * (ended - began)), _MAX_SWEEP_SECONDS)
+    took = ended - began
+    usual = min(_SWEEP_COST * took, _USUAL_SWEEP_SECONDS)
+    return ended + min(max(_SWEEP_SECONDS, usual, _MOST_SWEEP_COST * took), _MAX_SWEEP_SECONDS)
 
 
 class Wakeups:

@@ -1,0 +1,77 @@
+"""How much a relay asks for in a claim: more while a backlog lasts, no more than fits while messages are large."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from outbox_core.message import Message
+from outbox_core.meta import DispatchedMessage
+from outbox_core.outbox import Outbox
+from outbox_core.relay import Relay
+from outbox_core.store import Claim, Row
+from outbox_core.stores.memory import MemoryStore
+from outbox_core.table import TableName
+
+TABLE = TableName("public", "orders_outbox")
+SECONDS = 15.0
+LARGE = "x" * 10_000
+
+
+class Store(MemoryStore):
+    """Remembers how many rows each claim asked for and how many it got."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.claims: list[tuple[int, int]] = []
+
+    def connect(self) -> Store:
+        return self
+
+    async def close(self) -> None:
+        pass
+
+    async def claim(self, table: TableName, claim: Claim) -> list[Row]:
+        rows = await super().claim(table, claim)
+        if rows:
+            self.claims.append((claim.limit, len(rows)))
+        return rows
+
+
+async def claims_of(payloads: Sequence[str]) -> list[tuple[int, int]]:
+    store, left, done = Store(), len(payloads), asyncio.Event()
+
+    async def deliver(_: DispatchedMessage) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            done.set()
+
+    async with store.transaction() as tx:
+        await Outbox(TABLE).enqueue_many(tx, [Message("a.b.v1", payload) for payload in payloads])
+    relay = Relay(store.connect, table=TABLE, dispatcher=deliver, batch_size=20, batch_bytes=50_000)
+    async with asyncio.timeout(SECONDS), relay:
+        await done.wait()
+    return store.claims
+
+
+@pytest.mark.asyncio
+async def test_a_backlog_of_small_messages_is_claimed_in_larger_and_larger_numbers() -> None:
+    asked = [limit for limit, _ in await claims_of(["small"] * 600)]
+    assert asked[:5] == [20, 40, 80, 160, 200]
+
+
+@pytest.mark.asyncio
+async def test_of_large_messages_no_more_are_weighed_than_might_fit() -> None:
+    first, *others = await claims_of([LARGE] * 40)
+    assert first[0] == 20
+    assert first[1] < 10
+    assert {limit for limit, _ in others[:-2]} == {2 * first[1]}
+
+
+@pytest.mark.asyncio
+async def test_after_large_messages_small_ones_are_claimed_in_large_numbers_again() -> None:
+    claims = await claims_of([LARGE] * 10 + ["small"] * 600)
+    assert max(limit for limit, _ in claims) == 200
