@@ -2,22 +2,18 @@
 
     python -m benchmarks.broker_process '{"arm": "relay", "kind": "nats", "address": "nats://…", "rows": 20000, …}'
 
-``arm`` is ``relay`` (with ``dsn``) or ``plain`` (with ``window``). Prints what it cost as one line of JSON. With
-``"profile": "FILE"`` it runs under cProfile and leaves the statistics there.
+``arm`` is ``relay`` (with ``dsn``) or ``plain`` (with ``window``). Prints what it cost as one line of JSON.
 """
 
 from __future__ import annotations
 
 import asyncio
-import cProfile
-import json
-import logging
 import sys
 import time
 from typing import Any
 
-from benchmarks import plain_clients
-from benchmarks.children import TABLE, event_loop
+from benchmarks import children, plain_clients
+from benchmarks.children import TABLE
 from benchmarks.relay_process import Metrics, Stopwatch
 from outbox_core.dispatcher import load_dispatcher
 from outbox_core.relay import Relay
@@ -42,34 +38,21 @@ async def relay(order: dict[str, Any]) -> dict[str, Any]:
 
 
 async def plain(order: dict[str, Any]) -> dict[str, Any]:
-    """As many messages as the relay has, as large, in windows of the relay's size, one after another."""
+    """As many messages as the relay has, as large, ready before the clock starts."""
     rows, window = order["rows"], order["window"]
-    messages = [
-        plain_clients.ready(sample(plain_clients.TOPIC, PAYLOAD, sequence=number)) for number in range(rows)
-    ]
     async with asyncio.timeout(TIMEOUT), plain_clients.PUBLISHERS[order["kind"]](order["address"]) as client:
-        await client.publish(messages[:1])
+        messages = [
+            client.ready(sample(plain_clients.TOPIC, PAYLOAD, sequence=number)) for number in range(rows)
+        ]
+        await client.publish(messages[:1], window)
         began, cpu = time.perf_counter(), time.process_time()
-        for at in range(1, rows, window):
-            await client.publish(messages[at : at + window])
+        await client.publish(messages[1:], window)
         return {"seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu, "published": rows}
 
 
-def main() -> int:
-    order = json.loads(sys.argv[1])
-    logging.basicConfig(level=logging.WARNING)
-    factory, name = event_loop()
-    profiler = cProfile.Profile() if order.get("profile") else None
-    with asyncio.Runner(loop_factory=factory) as runner:
-        if profiler is not None:
-            profiler.enable()
-        result = runner.run(relay(order) if order["arm"] == "relay" else plain(order))
-        if profiler is not None:
-            profiler.disable()
-            profiler.dump_stats(order["profile"])
-    print(json.dumps(result | {"loop": name}))
-    return 0
+async def work(order: dict[str, Any]) -> dict[str, Any]:
+    return await (relay(order) if order["arm"] == "relay" else plain(order))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(children.run(work))

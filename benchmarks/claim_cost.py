@@ -1,91 +1,111 @@
-"""What a claim costs where claims usually become slow, against the same claim on a clean table.
+"""What a claim costs where claims usually become slow, against the same claim on a clean table at the same time.
 
-    python -m benchmarks.claim_cost [--dsn DSN] [--quick | --smoke] [--json FILE]
+    python -m benchmarks.claim_cost [--quick | --smoke] [--json FILE] [--into FILE] [--dsn DSN]
 
-In every stage a relay works through steady traffic, a claim taking at most 100 rows; each of its claims is timed, also
-those that sweep from the very beginning and those that find nothing. Then the trap is set and the same is timed again.
-The DSN's database gets a schema ``outbox_benchmark``, dropped at the end.
+Two relays work side by side through steady traffic, a claim taking at most 100 rows: one on a table in a trap, one on a
+clean table in a database of its own, for an old snapshot is felt in the whole database. Each of their claims is timed,
+also those that sweep from the very beginning and those that find nothing. The DSN's database gets a schema
+``outbox_benchmark`` and its server a database ``outbox_benchmark_control``, both dropped at the end.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import statistics
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from typing import Any
 
 import asyncpg
 
-from benchmarks import common
+from benchmarks import common, running
+from benchmarks.catalogue import Mode
 from benchmarks.children import TABLE, event_loop
-from benchmarks.common import Mode, Place
-from benchmarks.figures import Figure, Section, figure, percentile, ratio
+from benchmarks.common import Place
+from benchmarks.figures import Figure, Section, figure, percentile
+from benchmarks.traps import BLOCKED, Depth, Trap, clean, traps
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
-from outbox_core.store import BEGINNING, Claim, Row
+from outbox_core.store import BEGINNING, Claim, KeyId, Row
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 
-BACKLOG = 10_000
-BLOCKED = "order-0"
+CONTROL = "outbox_benchmark_control"
 BATCH_SIZE = 10
 """Claims grow to ten times as much while there is a backlog."""
 WRITE_ROWS, WRITE_EVERY = 500, 0.1
 DISPATCH_SECONDS = 0.0125
 """With the default concurrency of 64 that keeps pace with the writer: about 5,000 messages a second."""
+ROUNDS = 3
+"""Into which the time that a trap is measured for is cut."""
+FEWEST_CLAIMS = 300
+"""With fewer, of either table, the slowest hundredth is a few claims, and nothing is judged."""
+SHARES = {"p50": 0.5, "p99": 0.99}
 
 
 @dataclass(frozen=True)
 class Size:
     """How long a run is and how deep the traps are."""
 
-    repeats: int
     seconds: float
-    backlogs: dict[str, int]
-    drained: int
-    under_snapshot: int
     held_seconds: float
-    blocked: int
-    not_due: int
+    claims: int
+    """So many at least of each table, though no longer than three times the seconds are waited for them."""
+    depth: Depth
 
 
 SIZES = {
-    Mode.SMOKE: Size(1, 0.4, {"growth": 12_000}, 1_000, 1_000, 0.4, 1_000, 1_000),
-    Mode.QUICK: Size(1, 2.5, {"growth": 200_000}, 60_000, 60_000, 2.5, 40_000, 60_000),
+    Mode.SMOKE: Size(0.4, 0.4, 0, Depth({"growth": 12_000}, 1_000, 1_000, 1_000, 1_000)),
+    Mode.QUICK: Size(6.6, 6.6, FEWEST_CLAIMS, Depth({"growth": 100_000}, 60_000, 60_000, 40_000, 60_000)),
     Mode.FULL: Size(
-        3, 15.0, {"growth": 2_000_000, "growth_5m": 5_000_000}, 300_000, 200_000, 600.0, 100_000, 300_000
+        12.0,
+        90.0,
+        FEWEST_CLAIMS,
+        Depth({"growth": 2_000_000, "growth_5m": 5_000_000}, 300_000, 200_000, 100_000, 300_000),
     ),
 }
 
-Trap = Callable[[asyncpg.Connection, Place, Size, AsyncExitStack], Awaitable[float]]
-"""Sets a trap, to be undone by the stack; returns for how many seconds to measure."""
+
+@dataclass(frozen=True)
+class Timed:
+    """One claim: when it was sent, on the monotonic clock, how long it took, and whether it read from the beginning."""
+
+    at: float
+    ms: float
+    sweep: bool
 
 
 class TimedStore(PostgresStore):
     """Notes how long each claim of the relay took, and whether it swept."""
 
-    def __init__(self, dsn: str) -> None:
-        super().__init__(dsn)
-        self.claims: list[tuple[float, bool]] = []
+    def __init__(self, dsn: str, claims: int, **connect: Any) -> None:
+        super().__init__(dsn, connect=connect)
+        self.claims: list[Timed] = []
+        self.enough = asyncio.Event()
+        """Set once there are so many claims."""
+        self._wanted = claims
 
     async def claim(self, table: TableName, claim: Claim) -> list[Row]:
         began = time.perf_counter()
         rows = await super().claim(table, claim)
         if claim.limit > 0:
-            self.claims.append((time.perf_counter() - began, claim.since == BEGINNING))
+            self._note(began, sweep=claim.since == BEGINNING)
         return rows
 
+    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> list[Row]:
+        began = time.perf_counter()
+        rows = await super().follow(table, claim, keys)
+        self._note(began, sweep=False)
+        return rows
 
-@dataclass(frozen=True)
-class Cost:
-    """Milliseconds a claim, over one stage."""
-
-    p50: float
-    p99: float
-    sweeps: int
-    claims: int
+    def _note(self, began: float, *, sweep: bool) -> None:
+        self.claims.append(Timed(began, (time.perf_counter() - began) * 1000, sweep))
+        if len(self.claims) >= self._wanted:
+            self.enough.set()
 
 
 async def _dispatch(message: DispatchedMessage) -> None:
@@ -95,9 +115,9 @@ async def _dispatch(message: DispatchedMessage) -> None:
 
 
 @asynccontextmanager
-async def traffic(place: Place) -> AsyncIterator[None]:
-    """A writer that commits a batch of messages ten times a second."""
-    connection = await asyncpg.connect(place.dsn)
+async def traffic(dsn: str, claims: int, **connect: Any) -> AsyncIterator[TimedStore]:
+    """A writer that commits a batch of messages ten times a second, and a relay that delivers them."""
+    connection = await asyncpg.connect(dsn, **connect)
 
     async def write() -> None:
         while True:
@@ -105,128 +125,138 @@ async def traffic(place: Place) -> AsyncIterator[None]:
             await common.insert(connection, WRITE_ROWS)
             await asyncio.sleep(max(began + WRITE_EVERY - time.monotonic(), 0.0))
 
+    store = TimedStore(dsn, claims, **connect)
+    relay = Relay(lambda: store, table=TABLE, dispatcher=_dispatch, batch_size=BATCH_SIZE, backoff_base=60.0)
     task = asyncio.create_task(write())
     try:
-        yield
+        async with relay:
+            yield store
+            await relay.stop(0.3)  # what waits out its backoff is not waited for
     finally:
         task.cancel()
         await asyncio.wait({task})
         await connection.close()
 
 
-async def cost(place: Place, seconds: float) -> Cost:
-    store = TimedStore(place.dsn)
-    relay = Relay(lambda: store, table=TABLE, dispatcher=_dispatch, batch_size=BATCH_SIZE, backoff_base=60.0)
-    async with traffic(place), relay:
+@dataclass(frozen=True)
+class Pair:
+    """The claims in the trap and those on the clean table, over the same time."""
+
+    trapped: list[Timed]
+    clean: list[Timed]
+    began: float
+    ended: float
+
+    @property
+    def enough(self) -> bool:
+        return min(len(self.trapped), len(self.clean)) >= FEWEST_CLAIMS
+
+    def rounds(self) -> list[tuple[list[float], list[float]]]:
+        """Milliseconds in the trap and beside it, of each stretch of the time in which both claimed."""
+        width = (self.ended - self.began) / ROUNDS
+        found = []
+        for number in range(ROUNDS):
+            # A relay's first claims come while it starts: they belong to the first round.
+            first, last = (self.began + at * width if at else 0.0 for at in (number, number + 1))
+            pair = tuple(
+                [claim.ms for claim in claims if first <= claim.at < last]
+                for claims in (self.trapped, self.clean)
+            )
+            if all(pair):
+                found.append((pair[0], pair[1]))
+        return found
+
+    def figures(self, name: str, trap: Trap) -> list[Figure]:
+        """Values are of all claims together, spreads those of the rounds."""
+        figures: list[Figure] = []
+        trapped, clean = ([claim.ms for claim in claims] for claims in (self.trapped, self.clean))
+        for share, part in SHARES.items():
+            each = [(percentile(ours, part), percentile(theirs, part)) for ours, theirs in self.rounds()]
+            ours, theirs = percentile(trapped, part), percentile(clean, part)
+            figures += [
+                _pooled(f"claim_{share}_ms_{name}", f"{trap.text}, {share}", ours, [one for one, _ in each], unit="ms"),
+                _pooled(
+                    f"claim_{share}_ratio_{name}", f"{trap.text}, {share} / clean", ours / theirs,
+                    [one / other for one, other in each], at_most=trap.bar, valid=self.enough,
+                ),
+            ]  # fmt: skip
+        sweeps = [claim.ms for claim in self.trapped if claim.sweep]
+        if sweeps:
+            figures.append(figure(f"claim_sweep_ms_{name}", f"{trap.text}, a sweep", sweeps, unit="ms"))
+        return figures
+
+    def details(self) -> dict[str, Any]:
+        return {
+            kind: {
+                "claims": len(claims),
+                "sweeps": [round(claim.ms, 2) for claim in claims if claim.sweep],
+                "median_ms": round(statistics.median(claim.ms for claim in claims), 3),
+            }
+            for kind, claims in (("trapped", self.trapped), ("clean", self.clean))
+        }
+
+
+def _pooled(name: str, text: str, value: float, rounds: list[float], **more: Any) -> Figure:
+    """A value of all rounds together, which may be none of those between the rounds' own."""
+    lowest, highest = min([value, *rounds]), max([value, *rounds])
+    return Figure(name, text, value, lowest, highest, rounds=len(rounds), **more)
+
+
+async def side_by_side(place: Place, seconds: float, claims: int) -> Pair:
+    async with traffic(place.dsn, claims) as trapped, traffic(place.dsn, claims, database=CONTROL) as control:
+        began = time.perf_counter()
         await asyncio.sleep(seconds)
-        claims = list(store.claims)
-        await relay.stop(1.0)  # what waits out its backoff is not waited for
-    times = [took * 1000 for took, _ in claims]
-    sweeps = sum(swept for _, swept in claims)
-    return Cost(percentile(times, 0.5), percentile(times, 0.99), sweeps, len(claims))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2 * seconds):
+                await trapped.enough.wait()
+                await control.enough.wait()
+        ended = time.perf_counter()
+        pair = [[claim for claim in store.claims if claim.at < ended] for store in (trapped, control)]
+    return Pair(pair[0], pair[1], began, ended)
 
 
-def deep(rows: int) -> Trap:
-    """A backlog of so many rows, the clean table's among them."""
-
-    async def trap(
-        connection: asyncpg.Connection, _place: Place, size: Size, _stack: AsyncExitStack
-    ) -> float:
-        await common.load(connection, rows - BACKLOG)
-        return size.seconds
-
-    return trap
-
-
-async def drained(connection: asyncpg.Connection, _place: Place, size: Size, _stack: AsyncExitStack) -> float:
-    await _publish_before(connection, size.drained)
-    return size.seconds
-
-
-async def snapshot(connection: asyncpg.Connection, place: Place, size: Size, stack: AsyncExitStack) -> float:
-    holder = await asyncpg.connect(place.dsn)
-    stack.push_async_callback(holder.close)
-    await holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-    await holder.fetchval("SELECT pg_current_snapshot()::text")
-    await _publish_before(connection, size.under_snapshot)
-    return size.held_seconds
-
-
-async def blocked(connection: asyncpg.Connection, _place: Place, size: Size, _stack: AsyncExitStack) -> float:
-    await common.load(connection, size.blocked, keys=1)
-    return size.seconds
-
-
-async def not_due(connection: asyncpg.Connection, _place: Place, size: Size, _stack: AsyncExitStack) -> float:
-    await common.load(connection, size.not_due, due_in=3600.0)
-    return size.seconds
-
-
-async def _publish_before(connection: asyncpg.Connection, rows: int) -> None:
-    """So many rows at the head of the queue, published and not vacuumed; the backlog comes after them."""
-    await connection.execute(f"ALTER TABLE {TABLE.quoted} SET (autovacuum_enabled = off)")
-    await common.empty(connection)
-    await common.insert(connection, rows)
-    await connection.execute(common.sql("publish_all.sql"), timeout=600)
-    await common.insert(connection, BACKLOG)
-    await connection.execute("CHECKPOINT", timeout=600)
-
-
-def traps(size: Size) -> dict[str, tuple[Trap, str, float]]:
-    return {
-        **{
-            name: (deep(rows), f"{rows:,} pending against {BACKLOG:,}", 1.5)
-            for name, rows in size.backlogs.items()
-        },
-        "drained": (drained, f"after {size.drained:,} drained, no vacuum", 3.0),
-        "snapshot": (
-            snapshot,
-            f"snapshot held for {size.held_seconds:g} s, {size.under_snapshot:,} drained meanwhile",
-            3.0,
-        ),
-        "blocked": (blocked, f"behind {size.blocked:,} rows of one blocked key", 3.0),
-        "not_due": (not_due, f"behind {size.not_due:,} rows not yet due", 3.0),
-    }
-
-
-async def stage(connection: asyncpg.Connection, place: Place, size: Size, trap: Trap) -> tuple[Cost, Cost]:
-    """The clean table, then the trap, one right after the other."""
-    await common.install(connection)
-    await common.load(connection, BACKLOG)
-    clean = await cost(place, size.seconds)
-    async with AsyncExitStack() as stack:
-        seconds = await trap(connection, place, size, stack)
-        return clean, await cost(place, seconds)
+@asynccontextmanager
+async def control(place: Place) -> AsyncIterator[asyncpg.Connection]:
+    """A database beside the one that is measured, gone at the end of the block."""
+    admin = await asyncpg.connect(place.dsn)
+    try:
+        await admin.execute(f"DROP DATABASE IF EXISTS {CONTROL} WITH (FORCE)")
+        await admin.execute(f"CREATE DATABASE {CONTROL}")
+        connection = await asyncpg.connect(place.dsn, database=CONTROL)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+            await admin.execute(f"DROP DATABASE IF EXISTS {CONTROL} WITH (FORCE)")
+    finally:
+        await admin.close()
 
 
 async def measure(place: Place, size: Size) -> Section:
-    connection = await asyncpg.connect(place.dsn)
-    found: dict[str, list[tuple[Cost, Cost]]] = {}
-    try:
-        for number in range(size.repeats):
-            for name, (trap, text, _) in traps(size).items():
-                pair = await stage(connection, place, size, trap)
-                found.setdefault(name, []).append(pair)
-                print(f"round {number + 1}: {text}: clean {pair[0]}, trap {pair[1]}", file=sys.stderr)
-        await common.remove(connection)
-    finally:
-        await connection.close()
-    figures: list[Figure] = []
-    for name, (_, text, bar) in traps(size).items():
-        clean, trapped = zip(*found[name], strict=True)
-        for share in ("p50", "p99"):
-            ours, theirs = ([getattr(each, share) for each in costs] for costs in (trapped, clean))
-            figures += [
-                figure(f"claim_{share}_ms_{name}", f"{text}, {share}", ours, unit="ms"),
-                ratio(f"claim_{share}_ratio_{name}", f"{text}, {share} / clean", ours, theirs, at_most=bar),
-            ]
-    notes = (
-        f"Rounds: {size.repeats}, {size.seconds:g} s a stage, on {event_loop()[1]}.",
-        f"Claims of up to {BATCH_SIZE * 10} rows; {WRITE_ROWS / WRITE_EVERY:,.0f} messages a second come and go.",
-        "Every claim counts, also the sweeps from the beginning.",
+    found: dict[str, Pair] = {}
+    ways = traps(size.depth, size.held_seconds)
+    async with common.database(place) as connection, control(place) as other:
+        for name, trap in ways.items():
+            await common.install(connection)
+            await clean(other)
+            async with AsyncExitStack() as stack:
+                await trap.set(connection, place, stack)
+                seconds = size.held_seconds if trap.held else size.seconds
+                pair = await side_by_side(place, seconds, size.claims)
+            found[name] = pair
+            print(f"{trap.text}: {pair.details()}", file=sys.stderr)
+    pace = f"{WRITE_ROWS / WRITE_EVERY:,.0f} messages a second come and go"
+    counts = ", ".join(f"{name} {len(pair.trapped)}/{len(pair.clean)}" for name, pair in found.items())
+    notes = [
+        f"{size.seconds:g} s a trap, cut into {ROUNDS} rounds; relays and writers of both tables on {event_loop()[1]}.",
+        f"Claims of up to {BATCH_SIZE * 10} rows; on each table {pace}.",
+        "Values are of all claims of a trap together, also the sweeps from the beginning; spreads are the rounds'.",
+        f"Claims in the trap / beside it: {counts}; with fewer than {FEWEST_CLAIMS} nothing is judged.",
+    ]
+    figures = [line for name, pair in found.items() for line in pair.figures(name, ways[name])]
+    return Section(
+        "claim", figures, notes, {"stages": {name: pair.details() for name, pair in found.items()}}
     )
-    stages = {name: [[asdict(each) for each in pair] for pair in pairs] for name, pairs in found.items()}
-    return Section("claim", figures, notes, {"stages": stages})
 
 
 def run(place: Place, mode: Mode) -> Section:
@@ -234,4 +264,4 @@ def run(place: Place, mode: Mode) -> Section:
 
 
 if __name__ == "__main__":
-    sys.exit(common.main(__doc__, run))
+    sys.exit(running.main(__doc__, "claim_cost"))

@@ -1,10 +1,11 @@
 """What a big clean-up costs those who enqueue and claim meanwhile, and how fast it goes.
 
-    python -m benchmarks.cleaner [--dsn DSN] [--quick | --smoke] [--json FILE]
+    python -m benchmarks.cleaner [--quick | --smoke] [--json FILE] [--into FILE] [--dsn DSN]
 
-A million published messages are deleted by a cleaner in a process of its own, with its default settings, while writers
-enqueue at a steady pace and a relay delivers what they write. The same is measured before and after it, without a
-cleaner. The DSN's database gets a schema ``outbox_benchmark``, dropped at the end.
+Published messages, in a full run a million of them in three rounds, are deleted by a cleaner in a process of its own,
+with its default settings, while writers enqueue at a steady pace and a relay delivers what they write. The same is
+measured before and after it, without a cleaner. The DSN's database gets a schema ``outbox_benchmark``, dropped at the
+end.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from typing import Any
 
 import asyncpg
 
-from benchmarks import common, processes
+from benchmarks import common, processes, running
+from benchmarks.catalogue import Mode
 from benchmarks.children import TABLE
-from benchmarks.common import Mode, Place
-from benchmarks.figures import Figure, Section, figure, percentile
+from benchmarks.common import Place
+from benchmarks.figures import Figure, Section, figure, percentile, ratio
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Claimed, Event
@@ -40,12 +42,13 @@ class Size:
     quiet_seconds: float
     settle_seconds: float
     snapshot_rows: int
+    repeats: int
 
 
 SIZES = {
-    Mode.SMOKE: Size(3_000, 0.3, 0.2, 3_000),
-    Mode.QUICK: Size(60_000, 3.0, 1.0, 20_000),
-    Mode.FULL: Size(1_000_000, 20.0, 2.0, 200_000),
+    Mode.SMOKE: Size(3_000, 0.3, 0.2, 3_000, 1),
+    Mode.QUICK: Size(40_000, 1.2, 0.4, 20_000, 3),
+    Mode.FULL: Size(350_000, 8.0, 2.0, 100_000, 3),
 }
 
 
@@ -116,50 +119,49 @@ async def clean(dsn: str) -> dict[str, Any]:
 
 async def load(connection: asyncpg.Connection, rows: int) -> None:
     await common.empty(connection)
-    makes_uuid = "uuidv7" if connection.get_server_version().major >= 18 else "gen_random_uuid"
-    statement = common.sql("load_published.sql").replace("{uuid}", makes_uuid)
+    statement = common.with_uuids(connection, common.sql("load_published.sql"))
     await connection.execute(statement, rows, TEN_DAYS, timeout=1800)
-    await connection.execute(f"VACUUM (ANALYZE) {TABLE.quoted}", timeout=1800)
-    await connection.execute("CHECKPOINT", timeout=600)
+    await common.settle(connection)
 
 
-async def under_traffic(place: Place, connection: asyncpg.Connection, size: Size) -> list[Figure]:
+@dataclass(frozen=True)
+class Cleaning:
+    """One clean-up under traffic: how fast it went, and what others waited for meanwhile, before and after."""
+
+    rate: float
+    batch_p95_ms: float
+    during: Waits
+    quiet: Waits
+
+    def waits(self, what: str, share: float) -> tuple[float, float]:
+        """Milliseconds while cleaning, and without."""
+        busy, quiet = (percentile(getattr(waits, what), share) for waits in (self.during, self.quiet))
+        return busy, quiet
+
+
+async def under_traffic(place: Place, connection: asyncpg.Connection, size: Size) -> Cleaning:
     await load(connection, size.rows)
     async with Traffic(place.dsn) as traffic:
-        quiet: list[Waits] = []
         await asyncio.sleep(size.settle_seconds)
-        quiet.append(traffic.begin())
+        before = traffic.begin()
         await asyncio.sleep(size.quiet_seconds)
         during = traffic.begin()
         result = await clean(place.dsn)
         traffic.begin()
         await asyncio.sleep(size.settle_seconds)
-        quiet.append(traffic.begin())
+        after = traffic.begin()
         await asyncio.sleep(size.quiet_seconds)
     assert result["rows"] == size.rows, result["rows"]
     batches = [seconds * 1000 for deleted, seconds in result["batches"] if deleted]
-    figures = [
-        figure("cleaner_rows_per_second", "deleted", [result["rows"] / result["seconds"]], unit="rows/s"),
-        figure("cleaner_batch_ms_p95", "a batch, p95", [percentile(batches, 0.95)], unit="ms", at_most=100),
-    ]
-    for what in ("enqueue", "claim"):
-        for share in (0.5, 0.95, 0.99):
-            name = f"p{share * 100:.0f}"
-            without = [percentile(getattr(waits, what), share) for waits in quiet]
-            busy = percentile(getattr(during, what), share)
-            figures += [
-                figure(f"cleaner_{what}_{name}_quiet_ms", f"{what} {name} without", without, unit="ms"),
-                figure(f"cleaner_{what}_{name}_ms", f"{what} {name} while cleaning", [busy], unit="ms"),
-                figure(
-                    f"cleaner_{what}_{name}_ratio", f"{what} {name}, while cleaning / without",
-                    [busy / each for each in without],
-                ),
-            ]  # fmt: skip
-    return figures
+    quiet = Waits(before.enqueue + after.enqueue, before.claim + after.claim)
+    return Cleaning(result["rows"] / result["seconds"], percentile(batches, 0.95), during, quiet)
 
 
-async def under_a_snapshot(place: Place, connection: asyncpg.Connection, size: Size) -> list[Figure]:
-    """An old transaction keeps every deleted entry in the index: later batches must not read them all again."""
+async def under_a_snapshot(place: Place, connection: asyncpg.Connection, size: Size) -> float:
+    """An old transaction keeps every deleted entry in the index: later batches must not read them all again.
+
+    What a row costs in the last tenth of the batches over the first tenth.
+    """
     await load(connection, size.snapshot_rows)
     holder = await asyncpg.connect(place.dsn)
     try:
@@ -168,30 +170,46 @@ async def under_a_snapshot(place: Place, connection: asyncpg.Connection, size: S
             result = await clean(place.dsn)
     finally:
         await holder.close()
-    each = [seconds / deleted * 1e6 for deleted, seconds in result["batches"] if deleted >= 500]
+    each: list[float] = [seconds / deleted * 1e6 for deleted, seconds in result["batches"] if deleted >= 500]
     tenth = max(1, len(each) // 10)
-    first, last = sorted(each[:tenth])[tenth // 2], sorted(each[-tenth:])[tenth // 2]
-    text = f"a row, last tenth / first tenth of {size.snapshot_rows:,} under an old snapshot"
-    return [figure("cleaner_snapshot_growth", text, [last / first], at_most=2.0)]
+    return sorted(each[-tenth:])[tenth // 2] / sorted(each[:tenth])[tenth // 2]
 
 
 async def measure(place: Place, size: Size) -> Section:
-    connection = await asyncpg.connect(place.dsn)
-    try:
-        await common.install(connection)
-        figures = [
-            *await under_traffic(place, connection, size),
-            *await under_a_snapshot(place, connection, size),
-        ]
-        await common.remove(connection)
-    finally:
-        await connection.close()
+    cleanings: list[Cleaning] = []
+    growths: list[float] = []
+    async with common.database(place) as connection:
+        for _ in range(size.repeats):
+            cleanings.append(await under_traffic(place, connection, size))
+            growths.append(await under_a_snapshot(place, connection, size))
     pace = f"{WRITERS} writers, one message each {PACE_SECONDS * 1000:.0f} ms"
     notes = (
-        f"{size.rows:,} published rows of 300 bytes; {pace}; a relay delivers to what acknowledges at once.",
+        f"{size.rows:,} published rows of 300 bytes, rounds: {size.repeats}; {pace}; a relay delivers what they write.",
         f"Without: {size.quiet_seconds:g} s before and {size.quiet_seconds:g} s after.",
     )
-    return Section("cleaner", figures, notes)
+    text = f"a row, last tenth / first tenth of {size.snapshot_rows:,} under an old snapshot"
+    growth = figure("cleaner_snapshot_growth", text, growths, at_most=2.0)
+    return Section("cleaner", [*_figures(cleanings), growth], notes)
+
+
+def _figures(cleanings: list[Cleaning]) -> list[Figure]:
+    rates, batches = [each.rate for each in cleanings], [each.batch_p95_ms for each in cleanings]
+    figures = [
+        figure("cleaner_rows_per_second", "deleted", rates, unit="rows/s"),
+        figure("cleaner_batch_ms_p95", "a batch, p95", batches, unit="ms", at_most=100),
+    ]
+    for what in ("enqueue", "claim"):
+        for share in (0.5, 0.95, 0.99):
+            name = f"p{share * 100:.0f}"
+            busy, quiet = map(list, zip(*(each.waits(what, share) for each in cleanings), strict=True))
+            figures += [
+                figure(f"cleaner_{what}_{name}_quiet_ms", f"{what} {name} without", quiet, unit="ms"),
+                figure(f"cleaner_{what}_{name}_ms", f"{what} {name} while cleaning", busy, unit="ms"),
+                ratio(
+                    f"cleaner_{what}_{name}_ratio", f"{what} {name}, while cleaning / without", busy, quiet
+                ),
+            ]
+    return figures
 
 
 def run(place: Place, mode: Mode) -> Section:
@@ -199,4 +217,4 @@ def run(place: Place, mode: Mode) -> Section:
 
 
 if __name__ == "__main__":
-    sys.exit(common.main(__doc__, run))
+    sys.exit(running.main(__doc__, "cleaner"))

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
+import os
 import shutil
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
 import asyncpg
 
-from benchmarks import figures, machine
 from benchmarks.children import TABLE, event_loop
-from benchmarks.figures import Section
 from outbox_core import schema
 from outbox_core.table import TableName
 from tests.services.postgres import PostgresServer
 from tests.services.session import Services
 
 HERE = Path(__file__).parent
+NO_PGBENCH = (
+    "there is no pgbench beside the server's programs, on the PATH or in OUTBOX_BENCHMARK_PGBENCH; install"
+    " PostgreSQL's own programs (Debian: apt install postgresql), or name the program's file in that variable"
+)
+"""Why a figure is not measured."""
 T = TypeVar("T")
-
-
-class Mode(StrEnum):
-    """How long a run is: each benchmark has its sizes for each."""
-
-    SMOKE = "smoke"
-    """Seconds: shows that the script works, and nothing else."""
-    QUICK = "quick"
-    FULL = "full"
 
 
 @dataclass(frozen=True)
@@ -41,60 +34,35 @@ class Place:
 
     dsn: str
     pgbench: str | None
+    """None when there is none: every figure that needs it is then told to be missing, and the run fails."""
     processes: Callable[[], list[int]] = list
     """The process ids of the server; none when it is somebody else's."""
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that every benchmark takes."""
-    parser.add_argument("--dsn", help="a PostgreSQL database; a server is started without it")
-    size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_const", dest="mode", const=Mode.QUICK, help="rougher figures")
-    size.add_argument(
-        "--smoke", action="store_const", dest="mode", const=Mode.SMOKE, help="seconds; no judgement"
-    )
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    parser.set_defaults(mode=Mode.FULL)
-
-
-def main(description: str | None, run: Callable[[Place, Mode], Section]) -> int:
-    """One benchmark by itself: its table on standard output, its JSON where asked for."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    arguments(parser)
-    given = parser.parse_args()
-    with place(given.dsn) as where:
-        found = run(where, given.mode)
-        versions = machine.versions(where.dsn)
-    if given.mode is Mode.SMOKE:
-        found = found.unjudged()
-    print(figures.report(found))
-    if given.json is not None:
-        figures.save(
-            given.json,
-            figures.content([found], mode=given.mode, machine=machine.description(), versions=versions),
-        )
-    return 0
 
 
 @contextmanager
 def place(dsn: str | None) -> Iterator[Place]:
     """The database of ``dsn``, or a durable PostgreSQL of the benchmark's own for as long as the block lasts."""
     if dsn is not None:
-        yield Place(dsn, shutil.which("pgbench"))
+        yield Place(dsn, _pgbench())
         return
     services = Services()
     try:
         with services.private(PostgresServer) as server:
-            program = server.installed_in / "bin" / "pgbench"
+            beside = server.installed_in / "bin"
             yield Place(
-                server.address,
-                str(program) if program.exists() else shutil.which("pgbench"),
-                lambda: [process.pid for process in server.processes],
+                server.address, _pgbench(beside), lambda: [process.pid for process in server.processes]
             )
     finally:
         services.close()
+
+
+def _pgbench(beside: Path | None = None) -> str | None:
+    """The named one, the one beside the server's programs, or that of the PATH."""
+    named = os.environ.get("OUTBOX_BENCHMARK_PGBENCH")
+    if named:
+        return named
+    found = None if beside is None else shutil.which("pgbench", path=str(beside))
+    return found or shutil.which("pgbench")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -128,16 +96,39 @@ async def insert(
     table: TableName = TABLE,
 ) -> None:
     """Add messages, in one transaction."""
-    makes_uuid = "uuidv7" if connection.get_server_version().major >= 18 else "gen_random_uuid"
-    statement = sql(script, table).replace("{uuid}", makes_uuid)
+    statement = with_uuids(connection, sql(script, table))
     await connection.execute(statement, rows, keys, due_in, timeout=1800)
 
 
+def with_uuids(connection: asyncpg.Connection, statement: str) -> str:
+    """The statement with the best function for new UUIDs that this server has."""
+    return statement.replace(
+        "{uuid}", "uuidv7" if connection.get_server_version().major >= 18 else "gen_random_uuid"
+    )
+
+
 async def load(connection: asyncpg.Connection, rows: int, **more: Any) -> None:
-    """Add a backlog, then vacuum and checkpoint, so that every arm starts from the same state."""
+    """Add a backlog, then settle."""
     await insert(connection, rows, **more)
+    await settle(connection)
+
+
+async def settle(connection: asyncpg.Connection) -> None:
+    """Vacuum and checkpoint, so that every arm starts from the same state."""
     await connection.execute(f"VACUUM (ANALYZE) {TABLE.quoted}", timeout=1800)
     await connection.execute("CHECKPOINT", timeout=600)
+
+
+@asynccontextmanager
+async def database(place: Place, *tables: TableName) -> AsyncIterator[asyncpg.Connection]:
+    """A connection, with empty outbox tables until the end of the block."""
+    connection = await asyncpg.connect(place.dsn)
+    try:
+        await install(connection, tables or (TABLE,))
+        yield connection
+        await remove(connection)
+    finally:
+        await connection.close()
 
 
 def sql(name: str, table: TableName = TABLE) -> str:

@@ -1,6 +1,6 @@
 """How fast a relay empties a backlog, against pgbench running the relay's own SQL and against a naive loop.
 
-    python -m benchmarks.drain [--dsn DSN] [--quick | --smoke] [--json FILE]
+    python -m benchmarks.drain [--quick | --smoke] [--json FILE] [--into FILE] [--dsn DSN]
 
 The dispatcher does nothing; everything else is as it is by default, with leadership, logging and a metrics observer.
 The DSN's database gets a schema ``outbox_benchmark``, dropped at the end.
@@ -22,11 +22,13 @@ from uuid import UUID
 
 import asyncpg
 
-from benchmarks import common
+from benchmarks import common, running
+from benchmarks.catalogue import Mode
 from benchmarks.children import TABLE, event_loop
-from benchmarks.common import Mode, Place
-from benchmarks.figures import Figure, Section, figure, ratio
+from benchmarks.common import NO_PGBENCH, Place
+from benchmarks.figures import Figure, Missing, Section, figure, ratio
 from benchmarks.processes import drained
+from benchmarks.turns import rotated
 from outbox_core.stores.postgres.sessions import PLANNER
 from outbox_core.stores.postgres.sql import query
 
@@ -34,6 +36,9 @@ CLAIM_PARAMETERS = (
     "term", "token", "since", "after", "ttl", "tenants", "keys", "shut", "batch", "bytes",
 )  # fmt: skip
 PUBLISH_PARAMETERS = ("ids", "tokens")
+KEYS = 1000
+CLAIM_ROWS = 1000
+"""Of a claim of pgbench's: what a relay's claims grow to."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +48,12 @@ class Size:
     rows: int
     repeats: int
     naive_seconds: float
-    batches: tuple[int, ...]
-    """Rows of a claim of pgbench's; the first is what bars are for, and what a relay's claims grow to."""
 
 
 SIZES = {
-    Mode.SMOKE: Size(2_000, 1, 0.2, (1000,)),
-    Mode.QUICK: Size(20_000, 3, 1.0, (1000,)),
-    Mode.FULL: Size(200_000, 5, 3.0, (1000, 500)),
+    Mode.SMOKE: Size(2_000, 1, 0.2),
+    Mode.QUICK: Size(20_000, 3, 0.7),
+    Mode.FULL: Size(200_000, 3, 3.0),
 }
 
 
@@ -65,9 +68,8 @@ class Arm:
     results: list[dict[str, Any]] = field(default_factory=list)
 
 
-async def pgbench(place: Place, rows: int, batch: int) -> dict[str, Any]:
+async def pgbench(place: Place, program: str, rows: int) -> dict[str, Any]:
     """One client, the relay's own statements prepared, the relay's own session settings."""
-    assert place.pgbench is not None
     named = _named(query("claim", TABLE), CLAIM_PARAMETERS)
     script = (
         common.sql("drain_pgbench.sql")
@@ -81,13 +83,13 @@ async def pgbench(place: Place, rows: int, batch: int) -> dict[str, Any]:
         await connection.close()
     values = {
         "term": term, "token": UUID(int=1), "since": "0001-01-02", "after": 0, "ttl": 60, "tenants": "{}",
-        "keys": "{}", "shut": "{}", "batch": batch, "bytes": 8 * 1024 * 1024,
+        "keys": "{}", "shut": "{}", "batch": CLAIM_ROWS, "bytes": 8 * 1024 * 1024,
     }  # fmt: skip
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
         file.write(script)
         file.flush()
         process = await asyncio.create_subprocess_exec(
-            place.pgbench, "-n", "-M", "prepared", "-c", "1", "-t", str(rows // batch), "-f", file.name,
+            program, "-n", "-M", "prepared", "-c", "1", "-t", str(rows // CLAIM_ROWS), "-f", file.name,
             *(f"--define={name}={value}" for name, value in values.items()), place.dsn,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             env=os.environ | {"PGOPTIONS": " ".join(f"-c {name}={value}" for name, value in PLANNER.items())},
@@ -96,7 +98,7 @@ async def pgbench(place: Place, rows: int, batch: int) -> dict[str, Any]:
     found = re.search(rb"tps = ([0-9.]+)", output)
     if found is None or process.returncode != 0:
         raise RuntimeError(f"pgbench failed:\n{output.decode()}{errors.decode()}")
-    return {"rate": float(found[1]) * batch}
+    return {"rate": float(found[1]) * CLAIM_ROWS}
 
 
 def _named(statement: str, names: tuple[str, ...]) -> str:
@@ -122,20 +124,14 @@ async def naive(place: Place, seconds: float) -> dict[str, Any]:
 def arms(place: Place, size: Size) -> list[Arm]:
     found = [
         Arm("relay", 0, lambda: drained(place, size.rows)),
-        Arm("relay, 1,000 keys", 1000, lambda: drained(place, size.rows)),
+        Arm("relay, 1,000 keys", KEYS, lambda: drained(place, size.rows)),
         Arm("relay, delete", 0, lambda: drained(place, size.rows, on_published="delete")),
         Arm("naive loop", 0, lambda: naive(place, size.naive_seconds)),
     ]
-    if place.pgbench is not None:
-        largest = size.batches[0]
+    if (program := place.pgbench) is not None:
         found += [
-            *(
-                Arm(f"pgbench, {batch:,} a claim", 0, partial(pgbench, place, size.rows, batch))
-                for batch in size.batches
-            ),
-            Arm(
-                f"pgbench, {largest:,} a claim, 1,000 keys", 1000, lambda: pgbench(place, size.rows, largest)
-            ),
+            Arm("pgbench", 0, partial(pgbench, place, program, size.rows)),
+            Arm("pgbench, 1,000 keys", KEYS, partial(pgbench, place, program, size.rows)),
         ]
     return found
 
@@ -143,8 +139,7 @@ def arms(place: Place, size: Size) -> list[Arm]:
 async def interleaved(connection: asyncpg.Connection, size: Size, turns: list[Arm]) -> None:
     """Every arm once a round on a table just loaded, each round beginning with another one."""
     for number in range(size.repeats):
-        shift = number % len(turns)
-        for arm in turns[shift:] + turns[:shift]:
+        for arm in rotated(turns, number):
             await common.empty(connection)
             await common.load(connection, size.rows, keys=arm.keys)
             result = await arm.run()
@@ -154,48 +149,48 @@ async def interleaved(connection: asyncpg.Connection, size: Size, turns: list[Ar
 
 
 async def measure(place: Place, size: Size) -> Section:
-    connection = await asyncpg.connect(place.dsn)
-    try:
-        await common.install(connection)
-        turns = arms(place, size)
+    turns = arms(place, size)
+    async with common.database(place) as connection:
         await interleaved(connection, size, turns)
-        await common.remove(connection)
-    finally:
-        await connection.close()
+    return section(turns, size)
+
+
+def section(turns: list[Arm], size: Size) -> Section:
+    """What the arms gave, against each other."""
     notes = (
         f"{size.rows:,} rows of 300 bytes, rounds: {size.repeats}, arms interleaved.",
         f"The relay runs on {event_loop()[1]}, its batch_size of 100 growing to 1,000.",
         "pgbench: one client, the relay's own statements, prepared, under the relay's planner settings.",
         "Processor time a row is that of the relay's process; PostgreSQL's stands beside it.",
     )
+    by_name = {arm.name: arm for arm in turns}
+    against, missing = _against_pgbench(by_name)
     return Section(
-        "drain", _figures({arm.name: arm for arm in turns}, size), notes,
-        {"rates": {arm.name: arm.rates for arm in turns}},
+        "drain", [*_rates(by_name), *against, *_against_the_rest(by_name)], notes,
+        {"rates": {arm.name: arm.rates for arm in turns}}, missing,
     )  # fmt: skip
 
 
-def _figures(by_name: dict[str, Arm], size: Size) -> list[Figure]:
+def _rates(by_name: dict[str, Arm]) -> list[Figure]:
+    return [figure(_slug(arm.name), arm.name, arm.rates, unit="rows/s") for arm in by_name.values()]
+
+
+def _against_pgbench(by_name: dict[str, Arm]) -> tuple[list[Figure], list[Missing]]:
+    figures: list[Figure] = []
+    missing: list[Missing] = []
+    for name, keys in (("drain_vs_pgbench", ""), ("drain_keyed_vs_pgbench", ", 1,000 keys")):
+        text = f"relay{keys} / pgbench, {CLAIM_ROWS:,} a claim{' of the same rows' if keys else ''}"
+        if (yardstick := by_name.get(f"pgbench{keys}")) is None:
+            missing.append(Missing(name, text, NO_PGBENCH, at_least=1.0))
+        else:
+            figures.append(ratio(name, text, by_name[f"relay{keys}"].rates, yardstick.rates, at_least=1.0))
+    return figures, missing
+
+
+def _against_the_rest(by_name: dict[str, Arm]) -> list[Figure]:
     plain, keyed = by_name["relay"], by_name["relay, 1,000 keys"]
     delete, loop = by_name["relay, delete"], by_name["naive loop"]
-    figures = [figure(_slug(arm.name), arm.name, arm.rates, unit="rows/s") for arm in by_name.values()]
-    for at, batch in enumerate(size.batches):
-        yardstick = by_name.get(f"pgbench, {batch:,} a claim")
-        if yardstick is not None:
-            name = f"_{batch}" if at else ""
-            figures.append(
-                ratio(
-                    f"drain_vs_pgbench{name}",
-                    f"relay / pgbench, {batch:,} a claim",
-                    plain.rates,
-                    yardstick.rates,
-                    at_least=1.0,
-                )
-            )
-    same_keys = by_name.get(f"pgbench, {size.batches[0]:,} a claim, 1,000 keys")
-    if same_keys is not None:
-        text = f"relay, 1,000 keys / pgbench, {size.batches[0]:,} a claim of the same rows"
-        figures.append(ratio("drain_keyed_vs_pgbench", text, keyed.rates, same_keys.rates, at_least=1.0))
-    figures += [
+    figures = [
         ratio("drain_vs_naive", "relay / naive loop", plain.rates, loop.rates, at_least=10.0),
         ratio("drain_keyed_vs_naive", "relay, 1,000 keys / naive loop", keyed.rates, loop.rates, at_least=10),
         ratio("delete_vs_mark", "delete / mark", delete.rates, plain.rates, at_least=1.3),
@@ -225,4 +220,4 @@ def run(place: Place, mode: Mode) -> Section:
 
 
 if __name__ == "__main__":
-    sys.exit(common.main(__doc__, run))
+    sys.exit(running.main(__doc__, "drain"))

@@ -1,6 +1,6 @@
 """How fast messages are written, against the same rows written by hand and by pgbench.
 
-    python -m benchmarks.enqueue [--dsn DSN] [--quick | --smoke] [--json FILE]
+    python -m benchmarks.enqueue [--quick | --smoke] [--json FILE] [--into FILE] [--dsn DSN]
 
 Without a DSN it starts a durable PostgreSQL of its own. Arms are interleaved and repeated; what counts are the ratios
 inside one run. The DSN's database gets a schema ``outbox_benchmark``, dropped at the end.
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,10 +25,12 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
-from benchmarks import common
+from benchmarks import common, running
+from benchmarks.catalogue import Mode
 from benchmarks.children import TABLE, event_loop
-from benchmarks.common import Mode, Place
-from benchmarks.figures import Figure, Section, figure, ratio
+from benchmarks.common import NO_PGBENCH, Place
+from benchmarks.figures import Figure, Missing, Section, figure, ratio
+from benchmarks.turns import rotated
 from outbox_core.message import Message
 from outbox_core.outbox import Outbox
 
@@ -44,9 +46,7 @@ PAYLOAD = {
     "total": "125.00",
 }
 BATCH = 100
-
-
-BUILD_BAR_US = 15.0
+BUILD_BAR_US, BATCH_BAR = 15.0, 0.65
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class Size:
 
 SIZES = {
     Mode.SMOKE: Size(1, 20, 2, 1, 1, 0.05),
-    Mode.QUICK: Size(5, 200, 15, 1, 3, 0.3),
-    Mode.FULL: Size(21, 500, 50, 2, 21, 1.0),
+    Mode.QUICK: Size(5, 200, 15, 1, 2, 0.3),
+    Mode.FULL: Size(9, 500, 50, 2, 7, 1.0),
 }
 
 
@@ -84,23 +84,36 @@ async def by_hand(connection: asyncpg.Connection, event_id: UUID) -> int:
     return sequence
 
 
-async def singles(
-    connection: asyncpg.Connection, size: Size, *, library: bool, per_transaction: int
-) -> float:
+async def by_library(connection: asyncpg.Connection, outbox: Outbox, one: Message) -> None:
+    await outbox.enqueue(connection, one)
+
+
+async def building_it(connection: asyncpg.Connection, outbox: Outbox, _: Message) -> None:
+    await outbox.enqueue(connection, message())
+
+
+async def by_insert(connection: asyncpg.Connection, _: Outbox, one: Message) -> None:
+    await by_hand(connection, one.event_id)
+
+
+Write = Callable[[asyncpg.Connection, Outbox, Message], Awaitable[None]]
+"""Writes a row. The message, and with it the event id, was made before the clock started."""
+
+
+async def singles(connection: asyncpg.Connection, size: Size, write: Write, per_transaction: int) -> float:
+    await common.empty(connection)
     outbox, messages = Outbox(TABLE), [message() for _ in range(size.single)]
     _settle()
     started = time.perf_counter()
     for first in range(0, size.single, per_transaction):
         async with connection.transaction():
             for one in messages[first : first + per_transaction]:
-                if library:
-                    await outbox.enqueue(connection, one)
-                else:
-                    await by_hand(connection, one.event_id)
+                await write(connection, outbox, one)
     return size.single / (time.perf_counter() - started)
 
 
 async def batches(connection: asyncpg.Connection, size: Size) -> float:
+    await common.empty(connection)
     outbox = Outbox(TABLE)
     prepared = [[message() for _ in range(BATCH)] for _ in range(size.batches)]
     _settle()
@@ -186,77 +199,66 @@ def building() -> float:
     return (time.perf_counter() - started) / rounds * 1e6
 
 
-async def compared(
-    name: str,
-    text: str,
-    repeats: int,
-    arm: Callable[[], Awaitable[float]],
-    yardstick: Callable[[], Awaitable[float]],
-    *,
-    at_least: float | None = None,
-    unit: str = "rows/s",
-) -> list[Figure]:
-    """Both arms by turns, the first of each pair changing sides: their ratio, and the rates of both."""
-    ours: list[float] = []
-    theirs: list[float] = []
+Arm = Callable[[], Awaitable[float]]
+
+
+async def by_turns(repeats: int, arms: Sequence[Arm]) -> list[list[float]]:
+    """What each arm gave in each round, after one round that warms all up."""
+    found: dict[Arm, list[float]] = {arm: [] for arm in arms}
     for number in range(repeats + 1):
-        if number % 2:
-            ours.append(await arm())
-            theirs.append(await yardstick())
-        else:
-            theirs.append(await yardstick())
-            ours.append(await arm())
-    del ours[0], theirs[0]  # the first pair warms both up
+        for arm in rotated(arms, number):
+            found[arm].append(await arm())
+    return [rates[1:] for rates in found.values()]
+
+
+def compared(
+    name: str, text: str, ours: list[float], theirs: list[float], unit: str = "rows/s", **bar: float
+) -> list[Figure]:
+    """The ratio of two arms, and the rates of both; the text has their names with a slash between them."""
     first, _, second = text.partition(" / ")
     return [
-        ratio(name, text, ours, theirs, at_least=at_least),
+        ratio(name, text, ours, theirs, **bar),
         figure(f"{name}_rate", first, ours, unit=unit),
         figure(f"{name}_yardstick_rate", second, theirs, unit=unit),
     ]
 
 
 async def measure(place: Place, size: Size) -> Section:
-    connection = await asyncpg.connect(place.dsn)
-    try:
-        await common.install(connection)
-        figures = [
-            *await _against_insert(connection, size),
-            *await _against_pgbench(connection, place, size),
-            *await _hinting(connection, place, size),
-        ]
-        await common.remove(connection)
-    finally:
-        await connection.close()
+    async with common.database(place) as connection:
+        figures = await _against_insert(connection, size)
+        against, missing = await _against_pgbench(connection, place, size)
+        figures += [*against, *await _hinting(connection, place, size)]
     build = [building() for _ in range(5)]
     figures.append(
         figure("message_build_us", "build and validate a Message", build, unit="µs", at_most=BUILD_BAR_US)
     )
     notes = (
-        f"Rounds: {size.repeats}; both arms in one process, on {event_loop()[1]}.",
-        "pgbench: one client, the same arrays with each prepared statement.",
+        f"Rounds: {size.repeats}, of the writers {size.writers_repeats}; arms in one process, on {event_loop()[1]}.",
+        "Beside the INSERT: both encode, digest and make the row's id while the clock runs, and use a ready event id.",
+        "The library's Message is ready too, for the INSERT has none; with building, it is made while the clock runs.",
+        "Beside pgbench, which sends the same arrays again and again: Messages are ready, and encoded on the clock.",
         "Writers commit every message by itself, on a connection each; the hint is the wake-up of idle relays.",
     )
-    return Section("enqueue", figures, notes)
+    return Section("enqueue", figures, notes, missing=missing)
 
 
 async def _against_insert(connection: asyncpg.Connection, size: Size) -> list[Figure]:
     figures: list[Figure] = []
     for per_transaction, name, text in (
-        (1, "enqueue_vs_insert", "single, a transaction each / hand-written INSERT"),
-        (100, "enqueue_100_vs_insert", "single, 100 a transaction / hand-written INSERT"),
+        (1, "enqueue", "single, a transaction each"),
+        (100, "enqueue_100", "single, 100 a transaction"),
     ):
-
-        async def single(*, library: bool, per_transaction: int = per_transaction) -> float:
-            await connection.execute(f"TRUNCATE {TABLE.quoted}")
-            return await singles(connection, size, library=library, per_transaction=per_transaction)
-
-        figures += await compared(
-            name,
-            text,
-            size.repeats,
-            partial(single, library=True),
-            partial(single, library=False),
-            at_least=0.9,
+        arms = [
+            partial(singles, connection, size, write, per_transaction)
+            for write in (by_library, building_it, by_insert)
+        ]
+        ready, built, yardstick = await by_turns(size.repeats, arms)
+        hand_written = "hand-written INSERT"
+        figures += compared(f"{name}_vs_insert", f"{text} / {hand_written}", ready, yardstick, at_least=0.9)
+        figures.append(
+            ratio(
+                f"{name}_with_building_vs_insert", f"{text}, with building / {hand_written}", built, yardstick
+            )
         )
     return figures
 
@@ -266,49 +268,34 @@ async def _hinting(connection: asyncpg.Connection, place: Place, size: Size) -> 
     for count in (1, 16, 32):
 
         async def hinting(*, hint: bool, count: int = count) -> float:
-            await connection.execute(f"TRUNCATE {TABLE.quoted}")
+            await common.empty(connection)
             return await writers(place.dsn, count, size.writers_seconds, hint=hint)
 
-        figures += await compared(
-            f"enqueue_hint_{count}_writers",
-            f"writers: {count}, with hint / writers: {count}, without",
-            size.writers_repeats,
-            partial(hinting, hint=True),
-            partial(hinting, hint=False),
-            unit="commits/s",
-        )
+        arms = [partial(hinting, hint=True), partial(hinting, hint=False)]
+        text = f"writers: {count}, with hint / writers: {count}, without"
+        hinted, quiet = await by_turns(size.writers_repeats, arms)
+        figures += compared(f"enqueue_hint_{count}_writers", text, hinted, quiet, unit="commits/s")
     return figures
 
 
-async def _against_pgbench(connection: asyncpg.Connection, place: Place, size: Size) -> list[Figure]:
-    pgbench = place.pgbench
-    if pgbench is None:
-        return []
-    makes_uuid = "uuidv7" if connection.get_server_version().major >= 18 else "gen_random_uuid"
-    text = common.sql("enqueue_pgbench.sql")
-
-    async def ours() -> float:
-        await connection.execute(f"TRUNCATE {TABLE.quoted}")
-        return await batches(connection, size)
-
+async def _against_pgbench(
+    connection: asyncpg.Connection, place: Place, size: Size
+) -> tuple[list[Figure], list[Missing]]:
+    name, text = "enqueue_batch_vs_pgbench", f"batch of {BATCH} / pgbench, INSERT … SELECT unnest"
+    if (program := place.pgbench) is None:
+        return [], [Missing(name, text, NO_PGBENCH, at_least=BATCH_BAR)]
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
-        script.write(text.replace("{uuid}", makes_uuid))
+        script.write(common.with_uuids(connection, common.sql("enqueue_pgbench.sql")))
         script.flush()
 
         async def theirs() -> float:
-            await connection.execute(f"TRUNCATE {TABLE.quoted}")
+            await common.empty(connection)
             return await asyncio.to_thread(
-                pgbench_rows, pgbench, place.dsn, Path(script.name), size.pgbench_seconds
+                pgbench_rows, program, place.dsn, Path(script.name), size.pgbench_seconds
             )
 
-        return await compared(
-            "enqueue_batch_vs_pgbench",
-            f"batch of {BATCH} / pgbench, INSERT … SELECT unnest",
-            size.repeats,
-            ours,
-            theirs,
-            at_least=0.65,
-        )
+        ours, yardstick = await by_turns(size.repeats, [partial(batches, connection, size), theirs])
+    return compared(name, text, ours, yardstick, at_least=BATCH_BAR), []
 
 
 def run(place: Place, mode: Mode) -> Section:
@@ -316,4 +303,4 @@ def run(place: Place, mode: Mode) -> Section:
 
 
 if __name__ == "__main__":
-    sys.exit(common.main(__doc__, run))
+    sys.exit(running.main(__doc__, "enqueue"))

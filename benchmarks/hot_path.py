@@ -1,6 +1,6 @@
 """What a message costs in the relay's own Python, apart from the database and its driver.
 
-    python -m benchmarks.hot_path [--dsn DSN] [--quick | --smoke] [--json FILE]
+    python -m benchmarks.hot_path [--quick | --smoke] [--json FILE] [--into FILE] [--dsn DSN]
 
 The relay claims rows that are in memory already and delivers them to a dispatcher that does nothing. Where valgrind is
 installed the instructions of a message are counted too: they are the same on every day and beside every load.
@@ -17,10 +17,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import common
-from benchmarks.common import Mode, Place
+from benchmarks import common, running
+from benchmarks.catalogue import Mode
+from benchmarks.common import Place
 from benchmarks.figures import Figure, Section, figure
 from benchmarks.processes import child
+from benchmarks.turns import rotated
 
 MODULE = "benchmarks.hot_path_process"
 KEYS = {"": 0, "_keyed": 1000}
@@ -40,14 +42,18 @@ class Size:
 SIZES = {
     Mode.SMOKE: Size(2_000, 1, None),
     Mode.QUICK: Size(40_000, 3, None),
-    Mode.FULL: Size(200_000, 9, (2_000, 6_000)),
+    Mode.FULL: Size(200_000, 5, (2_000, 6_000)),
 }
 
 
-async def processor_time(size: Size, keys: int) -> list[float]:
-    """Microseconds a row, of each repeat."""
-    results = [await child(MODULE, {"rows": size.rows, "keys": keys}) for _ in range(size.repeats)]
-    return [result["cpu"] / size.rows * 1e6 for result in results]
+async def processor_time(size: Size) -> dict[str, list[float]]:
+    """Microseconds a row in each round, without keys and with them by turns."""
+    found: dict[str, list[float]] = {name: [] for name in KEYS}
+    for number in range(size.repeats):
+        for name in rotated(list(KEYS), number):
+            result = await child(MODULE, {"rows": size.rows, "keys": KEYS[name]})
+            found[name].append(result["cpu"] / size.rows * 1e6)
+    return found
 
 
 async def instructions(valgrind: str, rows: int, made: int, keys: int) -> int:
@@ -71,12 +77,12 @@ def _read(folder: str) -> str:
 
 async def measure(size: Size) -> Section:
     figures: list[Figure] = []
-    for name, keys in KEYS.items():
+    for name, each in (await processor_time(size)).items():
         figures.append(
             figure(
                 f"hot_path_us_per_row{name}",
                 f"a message {TEXTS[name]}, processor time",
-                await processor_time(size, keys),
+                each,
                 unit="µs",
                 at_most=15.0,
             )
@@ -86,12 +92,12 @@ async def measure(size: Size) -> Section:
         fewer, more = size.counted
         for name, keys in KEYS.items():
             counts = [await instructions(valgrind, rows, more, keys) for rows in (fewer, more)]
-            each = (counts[1] - counts[0]) / (more - fewer)
+            difference = (counts[1] - counts[0]) / (more - fewer)
             figures.append(
                 figure(
                     f"hot_path_instructions_per_row{name}",
                     f"a message {TEXTS[name]}",
-                    [each],
+                    [difference],
                     unit="instructions",
                 )
             )
@@ -107,4 +113,4 @@ def run(_: Place, mode: Mode) -> Section:
 
 
 if __name__ == "__main__":
-    sys.exit(common.main(__doc__, run))
+    sys.exit(running.main(__doc__, "hot_path"))

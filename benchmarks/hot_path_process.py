@@ -114,7 +114,7 @@ class RecordedStore:
 
 async def deliver(order: dict[str, Any], profiler: cProfile.Profile | None) -> dict[str, Any]:
     rows = order["rows"]
-    store = RecordedStore(rows, order.get("made", rows), order["keys"])
+    store: Any = RecordedStore(rows, order.get("made", rows), order["keys"])
     watch = Stopwatch(rows)
     relay = Relay(
         lambda: store,

@@ -1,6 +1,6 @@
 """How soon a committed message reaches the dispatcher of an idle relay, and what being idle costs.
 
-    python -m benchmarks.latency [--dsn DSN] [--quick | --smoke] [--json FILE]
+    python -m benchmarks.latency [--quick | --smoke] [--json FILE] [--into FILE] [--dsn DSN]
 
 The writer is a process of its own; the time runs from its COMMIT's return to the dispatcher's call in this process, on
 the clock both share. The DSN's database gets a schema ``outbox_benchmark``, dropped at the end.
@@ -17,10 +17,12 @@ from typing import Any
 
 import asyncpg
 
-from benchmarks import common, processes
+from benchmarks import common, processes, running
+from benchmarks.catalogue import Mode
 from benchmarks.children import TABLE, event_loop
-from benchmarks.common import Mode, Place
+from benchmarks.common import Place
 from benchmarks.figures import Figure, Section, figure, percentile
+from benchmarks.turns import rotated
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.outbox import Outbox
@@ -38,17 +40,19 @@ class Size:
     """How long a run is."""
 
     repeats: int
+    beside: int
+    """Rounds of what has no bar."""
     rates: tuple[int, ...]
     seconds: float
     idle_seconds: float
+    """Of each of as many looks at an idle relay as there are rounds."""
     open_seconds: float
-    late_commits: int
 
 
 SIZES = {
-    Mode.SMOKE: Size(1, (100, 1000), 0.3, 0.5, 0.5, 1),
-    Mode.QUICK: Size(1, (10, 100, 1000, 5000), 3.0, 5.0, 3.0, 1),
-    Mode.FULL: Size(5, (10, 100, 1000, 5000), 10.0, 20.0, 30.0, 3),
+    Mode.SMOKE: Size(1, 1, (100, 1000), 0.3, 0.5, 0.5),
+    Mode.QUICK: Size(3, 1, (10, 100, 1000, 5000), 1.2, 1.5, 1.5),
+    Mode.FULL: Size(3, 3, (10, 100, 1000, 5000), 6.0, 5.0, 30.0),
 }
 
 
@@ -101,15 +105,19 @@ async def latencies(place: Place, rate: int, seconds: float, *, mixed: bool) -> 
     return [(arrivals.times[name] - at) * 1000 for name, at in commits.items()]
 
 
-async def idle(place: Place, seconds: float) -> tuple[float, float]:
-    """Statements a second, and percent of a core, of a relay that has nothing to do."""
+async def idle(place: Place, seconds: float, looks: int) -> list[tuple[float, float]]:
+    """Statements a second, and percent of a core, of a relay that has nothing to do, each time one looks."""
     connect = {"connection_class": CountingConnection}
+    found: list[tuple[float, float]] = []
     async with Relay(place.dsn, table=TABLE, dispatcher=Arrivals(), connect=connect):
         await asyncio.sleep(2.0)
-        sent, cpu, began = CountingConnection.sent, time.process_time(), time.monotonic()
-        await asyncio.sleep(seconds)
-        elapsed = time.monotonic() - began
-        return (CountingConnection.sent - sent) / elapsed, (time.process_time() - cpu) / elapsed * 100
+        for _ in range(looks):
+            sent, cpu, began = CountingConnection.sent, time.process_time(), time.monotonic()
+            await asyncio.sleep(seconds)
+            elapsed = time.monotonic() - began
+            statements = (CountingConnection.sent - sent) / elapsed
+            found.append((statements, (time.process_time() - cpu) / elapsed * 100))
+    return found
 
 
 async def late_commit(place: Place, open_seconds: float) -> float:
@@ -134,39 +142,44 @@ async def late_commit(place: Place, open_seconds: float) -> float:
         await young.close()
 
 
+def arms(size: Size, number: int) -> list[tuple[int, bool]]:
+    """Rates, plain and mixed, of the round of this number."""
+    judged = [(rate, False) for rate in size.rates if rate in JUDGED]
+    beside = [(rate, False) for rate in size.rates if rate not in JUDGED]
+    beside += [(rate, True) for rate in size.rates if rate in JUDGED]
+    return rotated(judged + beside if number < size.beside else judged, number)
+
+
 async def measure(place: Place, size: Size) -> Section:
-    connection = await asyncpg.connect(place.dsn)
     found: dict[tuple[int, bool], list[list[float]]] = {}
-    try:
-        await common.install(connection)
+    late: list[float] = []
+    async with common.database(place) as connection:
         for number in range(size.repeats):
-            for rate in size.rates:
-                for mixed in (False, True) if rate in JUDGED else (False,):
-                    await common.empty(connection)
-                    each = await latencies(place, rate, size.seconds, mixed=mixed)
-                    found.setdefault((rate, mixed), []).append(each)
-                    shown = ", ".join(
-                        f"p{share * 100:g} {percentile(each, share):.1f}" for share in (0.5, 0.95)
-                    )
-                    print(f"round {number + 1}: {rate}/s{', mixed' * mixed}: {shown} ms", file=sys.stderr)
-        figures = [line for key, rounds in found.items() for line in _percentiles(*key, rounds)]
-        late = [await late_commit(place, size.open_seconds) for _ in range(size.late_commits)]
+            for rate, mixed in arms(size, number):
+                await common.empty(connection)
+                each = await latencies(place, rate, size.seconds, mixed=mixed)
+                found.setdefault((rate, mixed), []).append(each)
+                shown = ", ".join(f"p{share * 100:g} {percentile(each, share):.1f}" for share in (0.5, 0.95))
+                print(f"round {number + 1}: {rate}/s{', mixed' * mixed}: {shown} ms", file=sys.stderr)
+            late.append(await late_commit(place, size.open_seconds))
+        figures = [line for key in sorted(found) for line in _percentiles(*key, found[key])]
         await common.empty(connection)
-        statements, cpu = await idle(place, size.idle_seconds)
-        await common.remove(connection)
-    finally:
-        await connection.close()
+        looks = await idle(place, size.idle_seconds, size.repeats)
     text = f"transaction open for {size.open_seconds:g} s, commit to dispatcher"
     figures += [
         figure("late_commit_ms", text, late, unit="ms", at_most=LATE_BAR_MS),
         figure(
-            "idle_statements_per_s", "idle relay, statements a second", [statements], unit="", at_most=4.0
+            "idle_statements_per_s",
+            "idle relay, statements a second",
+            [statements for statements, _ in looks],
+            unit="",
+            at_most=4.0,
         ),
-        figure("idle_cpu_percent", "idle relay, of a core", [cpu], unit="%", at_most=1.0),
+        figure("idle_cpu_percent", "idle relay, of a core", [cpu for _, cpu in looks], unit="%", at_most=1.0),
     ]
     loop = event_loop()[1]
     notes = (
-        f"{size.seconds:g} s a round, rounds: {size.repeats}, relay and writer on {loop}, defaults.",
+        f"{size.seconds:g} s a round, rounds: {size.repeats}, without a bar {size.beside}; relay and writer on {loop}.",
         "Mixed: 10 % of the transactions stay open for 200 ms, 10 % are rolled back.",
         "What a writer cannot commit in time at the highest rates is committed late; the clock runs from its commit.",
     )
@@ -206,4 +219,4 @@ def run(place: Place, mode: Mode) -> Section:
 
 
 if __name__ == "__main__":
-    sys.exit(common.main(__doc__, run))
+    sys.exit(running.main(__doc__, "latency"))

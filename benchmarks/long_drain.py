@@ -1,6 +1,6 @@
 """A backlog of a million rows, and one of large bodies: a relay's memory, pace and HOT updates.
 
-    python -m benchmarks.long_drain [--dsn DSN] [--quick | --smoke] [--json FILE]
+    python -m benchmarks.long_drain [--quick | --smoke] [--json FILE] [--into FILE] [--dsn DSN]
 
 The dispatcher does nothing. The DSN's database gets a schema ``outbox_benchmark``, dropped at the end.
 """
@@ -11,14 +11,17 @@ import asyncio
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import asyncpg
 
-from benchmarks import common, processes
+from benchmarks import common, processes, running
+from benchmarks.catalogue import Mode
 from benchmarks.children import event_loop
-from benchmarks.common import Mode, Place
-from benchmarks.figures import Section, figure
+from benchmarks.common import Place
+from benchmarks.figures import Section, figure, ratio
+from benchmarks.turns import rotated
 
 MEMORY_BAR_MB, GROWTH_BAR, HOT_BAR_PERCENT = 150.0, 1.1, 95.0
 
@@ -30,12 +33,13 @@ class Size:
     short_rows: int
     rows: int
     large_rows: int
+    repeats: int
 
 
 SIZES = {
-    Mode.SMOKE: Size(1_000, 3_000, 8),
-    Mode.QUICK: Size(10_000, 100_000, 60),
-    Mode.FULL: Size(10_000, 1_000_000, 400),
+    Mode.SMOKE: Size(1_000, 3_000, 8, 1),
+    Mode.QUICK: Size(10_000, 60_000, 120, 3),
+    Mode.FULL: Size(10_000, 1_000_000, 400, 3),
 }
 
 
@@ -46,22 +50,33 @@ class Drain:
     rate: float
     peak: float
     growth: float
-    """The median memory of the last quarter of the time over that of the one before: 1 is flat."""
     hot: float
     """Of the claims, how many percent rewrote the row in place."""
+    memory: list[tuple[int, float]]
+    """By rows published."""
+
+
+def growth(samples: Sequence[tuple[int, float]], rows: int) -> float:
+    """How memory ends over how it was once warm: 1 is flat.
+
+    The first quarter of the rows is the warming up, while claims grow to their size and buffers to theirs. Of what
+    follows, it is the median of the last third over that of the first.
+    """
+    warm = [mb for published, mb in samples if published > rows / 4] or [mb for _, mb in samples]
+    third = max(len(warm) // 3, 1)
+    return statistics.median(warm[-third:]) / statistics.median(warm[:third])
 
 
 async def drain(connection: asyncpg.Connection, place: Place, rows: int, script: str) -> Drain:
     await common.empty(connection)
     await common.load(connection, rows, script=script)
     before = await _updates(connection, 0)
-    result, samples = await processes.relay(place.dsn, rows, timeout=1800.0)
+    result = await processes.relay(place.dsn, rows, timeout=1800.0)
     after = await _updates(connection, before[0] + 2 * rows)
-    samples = [sample for sample in samples if sample]
-    quarter = max(len(samples) // 4, 1)
-    growth = statistics.median(samples[-quarter:]) / statistics.median(samples[-2 * quarter : -quarter])
+    memory: list[tuple[int, float]] = result["memory"]
     # A completion changes an indexed column and is never HOT, so every HOT update is a claim.
-    return Drain(rows / result["seconds"], max(samples), growth, (after[1] - before[1]) / rows * 100)
+    hot = (after[1] - before[1]) / rows * 100
+    return Drain(rows / result["seconds"], result["peak"], growth(memory, rows), hot, memory)
 
 
 async def _updates(connection: asyncpg.Connection, at_least: int) -> tuple[int, int]:
@@ -77,34 +92,49 @@ async def _updates(connection: asyncpg.Connection, at_least: int) -> tuple[int, 
 
 
 async def measure(place: Place, size: Size) -> Section:
-    connection = await asyncpg.connect(place.dsn)
-    try:
-        await common.install(connection)
-        short = await drain(connection, place, size.short_rows, "load.sql")
-        many = await drain(connection, place, size.rows, "load.sql")
-        large = await drain(connection, place, size.large_rows, "load_large.sql")
-        await common.remove(connection)
-    finally:
-        await connection.close()
+    arms = {
+        "short": (size.short_rows, "load.sql"),
+        "rows": (size.rows, "load.sql"),
+        "large": (size.large_rows, "load_large.sql"),
+    }
+    found: dict[str, list[Drain]] = {name: [] for name in arms}
+    async with common.database(place) as connection:
+        for number in range(size.repeats):
+            for name in rotated(list(arms), number):
+                each = await drain(connection, place, *arms[name])
+                found[name].append(each)
+                shown = f"{each.rate:,.0f} rows/s, {each.peak:.1f} MB, growth {each.growth:.3f}"
+                print(f"round {number + 1}: {name}: {shown}", file=sys.stderr)
     text = f"{size.rows:,} rows"
+    short, many = ([each.rate for each in found[name]] for name in ("short", "rows"))
+    hot = [each.hot for each in found["rows"]]
     figures = [
-        figure("drain_growth", f"pace of {text} / of {size.short_rows:,}", [many.rate / short.rate]),
-        figure("hot_percent", f"HOT share of claims, {text}", [many.hot], unit="%", at_least=HOT_BAR_PERCENT),
+        ratio("drain_growth", f"pace of {text} / of {size.short_rows:,}", many, short),
+        figure("hot_percent", f"HOT share of claims, {text}", hot, unit="%", at_least=HOT_BAR_PERCENT),
     ]
-    bodies = f"{size.large_rows} bodies of 512 KiB"
-    for name, what, found in (("rows", text, many), ("large", bodies, large)):
-        figures += [
-            figure(f"memory_{name}_mb", f"memory, {what}", [found.peak], unit="MB", at_most=MEMORY_BAR_MB),
-            figure(
-                f"memory_{name}_growth", f"memory, {what}, last quarter / the one before",
-                [found.growth], at_most=GROWTH_BAR,
-            ),
-        ]  # fmt: skip
-    notes = (
-        f"One drain each, the relay on {event_loop()[1]} with its defaults, to a dispatcher that does nothing.",
-        "Memory is the relay's process, looked at twenty times a second.",
+    bodies = f"{size.large_rows:,} bodies of 512 KiB"
+    figures.append(
+        figure("large_rate", f"pace of {bodies}", [each.rate for each in found["large"]], unit="rows/s")
     )
-    return Section("long drain", figures, notes)
+    for name, what in (("rows", text), ("large", bodies)):
+        peaks, grew = ([getattr(each, which) for each in found[name]] for which in ("peak", "growth"))
+        figures += [
+            figure(f"memory_{name}_mb", f"memory, {what}", peaks, unit="MB", at_most=MEMORY_BAR_MB),
+            figure(
+                f"memory_{name}_growth", f"memory, {what}, at the end / once warm", grew, at_most=GROWTH_BAR
+            ),
+        ]
+    notes = (
+        f"Rounds: {size.repeats}, the relay on {event_loop()[1]} with its defaults, to a dispatcher that does nothing.",
+        "Memory is the highest of the relay's process, from its start to its end.",
+        "Growth: a quarter of the rows warms up; of the rest, the median of the last third over that of the first.",
+    )
+    memory = {name: [_thinned(each.memory) for each in found[name]] for name in ("rows", "large")}
+    return Section("long drain", figures, notes, {"memory_mb_by_rows": memory})
+
+
+def _thinned(samples: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    return samples[:: len(samples) // 40 + 1]
 
 
 def run(place: Place, mode: Mode) -> Section:
@@ -112,4 +142,4 @@ def run(place: Place, mode: Mode) -> Section:
 
 
 if __name__ == "__main__":
-    sys.exit(common.main(__doc__, run))
+    sys.exit(running.main(__doc__, "long_drain"))

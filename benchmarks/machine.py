@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import resource
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +29,23 @@ def description() -> dict[str, Any]:
     }
 
 
-def load() -> list[float]:
-    """How many processes wanted a core, on average over the last 1, 5 and 15 minutes."""
-    return [round(each, 2) for each in os.getloadavg()]
+class OtherWork:
+    """What somebody else's processes take of the machine, from when this is made."""
+
+    def __init__(self, server: Callable[[], list[int]]) -> None:
+        self._server = server
+        self._began = (time.monotonic(), _busy_seconds(), self._own_seconds())
+
+    def cores(self) -> float:
+        """How many cores were busy with it, on average until now; also those that the host kept from this machine."""
+        at, busy, own = self._began
+        spent = _busy_seconds() - busy - (self._own_seconds() - own)
+        return round(max(spent / max(time.monotonic() - at, 0.001), 0.0), 2)
+
+    def _own_seconds(self) -> float:
+        """Of this process, its children that have ended, and the database server."""
+        ours = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        return sum(used.ru_utime + used.ru_stime for used in ours) + processor_seconds(self._server())
 
 
 def versions(dsn: str) -> dict[str, str]:
@@ -55,6 +72,16 @@ def processor_seconds(processes: list[int]) -> float:
             continue  # it has ended: its parent has it
         total += sum(map(int, text.rpartition(")")[2].split()[11:15]))
     return total / _TICKS
+
+
+def _busy_seconds() -> float:
+    """Of all cores together since the machine's start; 0 where the system does not tell."""
+    try:
+        first = Path("/proc/stat").read_text().splitlines()[0]
+    except OSError:
+        return 0.0
+    user, nice, system, _idle, _waiting, interrupts, soft, stolen, *_ = map(int, first.split()[1:])
+    return (user + nice + system + interrupts + soft + stolen) / _TICKS
 
 
 def _field(path: Path, name: str) -> str:

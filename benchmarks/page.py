@@ -10,12 +10,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from benchmarks import figures
 from benchmarks.figures import Section
+from benchmarks.verdicts import Verdict
 
 REPOSITORY = Path(__file__).parents[1]
 RESULTS = REPOSITORY / "benchmarks" / "results" / "latest.json"
@@ -25,13 +27,23 @@ INTRODUCTION = """\
 # Performance
 
 What follows was measured by `python -m benchmarks` and written by `python -m benchmarks.page`: no figure of its tables
-was typed. **Only ratios mean anything**, and only those of one run: both arms run by turns on the same server, and a
+was typed. **Only ratios mean anything**, and only those of one section: its arms run by turns on the same server, and a
 ratio is the median of the rounds' own ratios. Rates move with the machine, its disk and whatever else runs on it.
 Measure on yours:
 
-    python -m nox -s bench -- --quick                    # 5 minutes, rough
-    python -m nox -s bench -- --json figures.json        # some hours, the figures to argue with
-    python -m nox -s bench -- --only drain,peers         # some of them
+    python -m nox -s bench -- --quick                                    # 5 minutes, rough
+    python -m nox -s bench -- --json figures.json                        # 35 minutes, the figures to argue with
+    python -m nox -s bench -- --only drain,peers --into figures.json     # some of them again, or all in pieces
+    python -m nox -s bench -- --list                                     # about how long each takes
+"""
+
+OTHERS_CORES = 0.25
+"""More than this and the page says that the machine was busy."""
+
+VERDICTS = """\
+A bar is **met** or **missed** when the lowest and the highest of at least three rounds are on the same side of it. When
+they are not, the median decides and the table says `within spread`: another run may end on the other side. With fewer
+rounds it is `unclear`.
 """
 
 WHERE_IT_GOES = """\
@@ -79,7 +91,8 @@ TEXTS = {
         "To a broker",
         (
             "A relay does what the broker's own client does and drains a table besides, so it is held against"
-            " `1 / (1 / client alone + 1 / drain to nobody)`."
+            " `1 / (1 / client alone + 1 / drain to nobody)`. The client is used at its best, and a relay that works"
+            " side by side may pass what is added up there."
         ),
     ),
     "commit to dispatcher": (
@@ -88,7 +101,7 @@ TEXTS = {
     ),
     "claim": (
         "What a claim costs where claims become slow",
-        "Every claim of a relay under steady traffic, against those on a clean table right before.",
+        "Every claim of a relay under steady traffic, against those of another on a clean table at the same time.",
     ),
     "scale": ("More relays, more tables", "Pace, processor time and connections."),
     "cleaner": (
@@ -101,57 +114,73 @@ TEXTS = {
 def page(saved: dict[str, Any]) -> str:
     """The whole page."""
     sections = figures.sections_of(saved)
-    parts = [INTRODUCTION, _run(saved), _bars(sections), WHERE_IT_GOES]
+    parts = [INTRODUCTION, _run(sections), _bars(saved, sections), WHERE_IT_GOES]
     parts += [_section(section) for section in sections]
     return "\n".join(parts)
 
 
-def _run(saved: dict[str, Any]) -> str:
-    machine, versions = saved["machine"], dict(saved["versions"])
-    before, after = (", ".join(f"{each:g}" for each in machine[key]) for key in ("load_before", "load_after"))
-    peers = [section.details.get("versions", {}) for section in figures.sections_of(saved)]
-    versions |= {name: version for each in peers for name, version in each.items()}
-    busy = max(machine["load_before"][0], machine["load_after"][0]) > machine["cores"]
-    lines = [
-        "## The run",
+def _run(sections: list[Section]) -> str:
+    versions: dict[str, dict[str, None]] = {}
+    for section in sections:
+        for name, version in (section.run["versions"] | section.details.get("versions", {})).items():
+            versions.setdefault(name, {})[version] = None
+    machines = dict.fromkeys(_machine(section.run["machine"]) for section in sections)
+    shown = ", ".join(f"{name} {' and '.join(each)}" for name, each in versions.items())
+    lines = ["## The run", "", f"Machine: {'; '.join(machines)}.", "", f"Versions: {shown}.", ""]
+    lines += ["| section | form | date, UTC | seconds | other work, cores |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {TEXTS[section.name][0]} | `{section.run['mode']}` |"
+        f" {datetime.fromisoformat(section.run['date']):%Y-%m-%d %H:%M} | {section.run['seconds']:.0f} |"
+        f" {_cores(section.run['others_cores'])} |"
+        for section in sections
+    ]
+    lines += [
         "",
-        "| | |",
-        "|---|---|",
-        f"| date | {datetime.fromisoformat(saved['date']):%Y-%m-%d %H:%M} UTC |",
-        f"| form | `{saved['mode']}`, {saved['duration_s'] / 60:.0f} minutes |",
-        (
-            f"| machine | {machine['processor']}, {machine['cores']} cores, {machine['memory_gb']:g} GB,"
-            f" {machine['system']} |"
-        ),
-        f"| load over 1, 5 and 15 minutes | {before} before, {after} after |",
-        f"| versions | {', '.join(f'{name} {version}' for name, version in versions.items())} |",
+        "Other work is what processes that have no part in the run took of the machine meanwhile.",
         "",
+    ]
+    busy = [
+        TEXTS[section.name][0] for section in sections if (section.run["others_cores"] or 0.0) > OTHERS_CORES
     ]
     if busy:
         lines += [
             (
-                "The machine was busy with other work: more processes wanted a core than it has. Spreads are wide,"
-                " and bars that are missed here may be met on a quiet one, or the other way round."
+                f"The machine was busy with other work during: {'; '.join(busy)}. Spreads are wide there, and bars"
+                " that are missed may be met on a quiet machine, or the other way round."
             ),
             "",
         ]
     return "\n".join(lines)
 
 
-def _bars(sections: list[Section]) -> str:
+def _cores(others: float | None) -> str:
+    return "not known" if others is None else f"{others:.2f}"
+
+
+def _machine(machine: dict[str, Any]) -> str:
+    return (
+        f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']:g} GB, {machine['system']}"
+    )
+
+
+def _bars(saved: dict[str, Any], sections: list[Section]) -> str:
     every = [each for section in sections for each in section.figures if each.bar]
-    judged = [each for each in every if each.valid]
-    met = sum(each.verdict == "met" for each in judged)
-    lines = [
-        "## The bars",
-        "",
-        f"What the project holds itself to. In this run {met} of {len(judged)} were met.",
-        "",
-    ]
-    lines += ["| name in the JSON | what | bar | measured | |", "|---|---|---|---|---|"]
+    missing = [each for section in sections for each in section.missing]
+    counts = Counter(saved["verdicts"].values())
+    shown = ", ".join(f"{counts[each]} {each}" for each in Verdict if counts[each])
+    lines = ["## The bars", "", f"What the project holds itself to: {shown}.", "", VERDICTS]
     lines += [
-        f"| `{each.name}` | {each.text} | {each.bar} | {figures.shown(each.value)} {each.unit} | {each.verdict} |"
+        "| name in the JSON | what | bar | measured | lowest to highest | |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| `{each.name}` | {each.text} | {each.bar} | {figures.shown(each.value)} {each.unit} |"
+        f" {figures.shown(each.lowest)} to {figures.shown(each.highest)} | {each.verdict.shown} |"
         for each in every
+    ]
+    lines += [
+        f"| `{each.name}` | {each.text} | {each.bar} | not measured: {each.why} | | {Verdict.NOT_MEASURED.shown} |"
+        for each in missing
     ]
     return "\n".join([*lines, ""])
 
@@ -161,6 +190,17 @@ def _section(section: Section) -> str:
     return "\n".join([f"## {title}", "", text, "", figures.report(section), ""])
 
 
+def unfit(saved: dict[str, Any]) -> str:
+    """Why a run is not one to show; empty when it is."""
+    sections = figures.sections_of(saved)
+    if smoke := [section.name for section in sections if section.run["mode"] == "smoke"]:
+        return f"measured at the smallest size: {', '.join(smoke)}"
+    if saved["failed"]:
+        return f"failed to run: {', '.join(saved['failed'])}"
+    absent = TEXTS.keys() - {section.name for section in sections}
+    return f"not measured: {', '.join(sorted(absent))}" if absent else ""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -168,8 +208,8 @@ def main() -> int:
     parser.add_argument("file", type=Path, help="the JSON of a run of every benchmark")
     given = parser.parse_args()
     saved = json.loads(given.file.read_text(encoding="utf-8"))
-    if saved["mode"] == "smoke" or saved["failed"]:
-        print(f"{given.file} is not a run to show: its form is {saved['mode']}, failed: {saved['failed']}")
+    if problem := unfit(saved):
+        print(f"{given.file} is not a run to show: {problem}")
         return 1
     PAGE.write_text(page(saved), encoding="utf-8")
     if given.file.resolve() != RESULTS:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
+from benchmarks.children import resident
 from benchmarks.common import Place
 
 
@@ -43,18 +42,17 @@ async def child(module: str, order: dict[str, Any], *, python: str = sys.executa
     return _result(module, process, output)
 
 
-async def relay(dsn: str, rows: int, **order: Any) -> tuple[dict[str, Any], list[float]]:
-    """A relay process until it has published so many rows: what it measured, and its memory in MB by time."""
-    module = "benchmarks.relay_process"
+async def relay(dsn: str, rows: int, **order: Any) -> dict[str, Any]:
+    """A relay process until it has published so many rows: what it measured, with the ``peak`` of its memory in MB."""
+    module, peak = "benchmarks.relay_process", 0.0
     async with started(module, {"dsn": dsn, "rows": rows, **order}) as process:
-        watched, samples = Path(f"/proc/{process.pid}/statm"), list[float]()
         reading = asyncio.ensure_future(process.communicate())
         while not reading.done():
-            samples.append(_resident(watched))
+            peak = max(peak, resident(process.pid))
             await asyncio.wait({reading}, timeout=0.05)
         output, _ = await reading
     result: dict[str, Any] = _result(module, process, output)
-    return result, samples
+    return result | {"peak": max([peak, *(mb for _, mb in result["memory"])])}
 
 
 def _result(module: str, process: asyncio.subprocess.Process, output: bytes) -> Any:
@@ -68,14 +66,6 @@ def _result(module: str, process: asyncio.subprocess.Process, output: bytes) -> 
 async def drained(place: Place, rows: int, **settings: Any) -> dict[str, Any]:
     """What a relay process measured, with its ``rate`` and the ``server_cpu`` seconds spent meanwhile."""
     before = machine.processor_seconds(place.processes())
-    result, _ = await relay(place.dsn, rows, settings=settings)
+    result = await relay(place.dsn, rows, settings=settings)
     spent = machine.processor_seconds(place.processes()) - before
     return result | {"rate": rows / result["seconds"], "server_cpu": spent}
-
-
-def _resident(statm: Path) -> float:
-    """MB of a process in memory; 0 once it has ended."""
-    try:
-        return int(statm.read_text().split()[1]) * resource.getpagesize() / 1e6
-    except (OSError, IndexError):
-        return 0.0

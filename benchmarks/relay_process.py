@@ -2,29 +2,26 @@
 
     python -m benchmarks.relay_process '{"dsn": "postgresql://…", "rows": 200000, "settings": {}}'
 
-Like ``outbox relay`` it is on uvloop where there is one, and spares the garbage collector. Delivers to a dispatcher
-that does nothing until so many rows are published, and prints what it cost as one line of JSON. With
-``"profile": "FILE"`` it runs under cProfile and leaves the statistics there.
+Delivers to a dispatcher that does nothing until so many rows are published, and prints what it cost as one line of
+JSON.
 """
 
 from __future__ import annotations
 
 import asyncio
-import cProfile
-import json
-import logging
 import sys
 import time
 from bisect import bisect_left
 from collections import Counter
 from typing import Any
 
-from benchmarks.children import TABLE, event_loop
+from benchmarks import children
+from benchmarks.children import TABLE, resident
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Claimed, Dispatched, Event, Failed, Published
 from outbox_core.relay import Relay
-from outbox_core.relay.process import spare_the_collector
 
+_LOOK_SECONDS = 0.02
 _BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -84,35 +81,34 @@ class Stopwatch:
         }
 
 
+class Memory:
+    """MB of this process in memory, by how many rows are on record as published."""
+
+    def __init__(self) -> None:
+        self.samples: list[tuple[int, float]] = []
+        self._published = 0
+        self._next = 0.0
+
+    def __call__(self, event: Event, /) -> None:
+        if isinstance(event, Published):
+            self._published += len(event.messages)
+            if time.monotonic() >= self._next:
+                self._next = time.monotonic() + _LOOK_SECONDS
+                self.samples.append((self._published, resident("self")))
+
+
 async def nothing(_: DispatchedMessage) -> None:
     return None
 
 
-async def deliver(dsn: str, rows: int, settings: dict[str, Any], timeout: float) -> dict[str, Any]:
-    watch = Stopwatch(rows)
-    relay = Relay(dsn, table=TABLE, dispatcher=nothing, observers=(Metrics(), watch), **settings)
-    async with asyncio.timeout(timeout), relay:
+async def deliver(order: dict[str, Any]) -> dict[str, Any]:
+    watch, memory = Stopwatch(order["rows"]), Memory()
+    observers, settings = (Metrics(), watch, memory), order.get("settings", {})
+    relay = Relay(order["dsn"], table=TABLE, dispatcher=nothing, observers=observers, **settings)
+    async with asyncio.timeout(order.get("timeout", 600.0)), relay:
         await watch.done.wait()
-    return watch.result()
-
-
-def main() -> int:
-    order = json.loads(sys.argv[1])
-    logging.basicConfig(level=logging.WARNING)
-    factory, name = event_loop()
-    spare_the_collector()
-    profiler = cProfile.Profile() if order.get("profile") else None
-    with asyncio.Runner(loop_factory=factory) as runner:
-        if profiler is not None:
-            profiler.enable()
-        work = deliver(order["dsn"], order["rows"], order.get("settings", {}), order.get("timeout", 600.0))
-        result = runner.run(work)
-        if profiler is not None:
-            profiler.disable()
-            profiler.dump_stats(order["profile"])
-    print(json.dumps(result | {"loop": name}))
-    return 0
+    return watch.result() | {"memory": memory.samples}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(children.run(deliver))

@@ -1,6 +1,6 @@
 """More relays on one table, more tables on one relay: what becomes of the pace, and how many connections they hold.
 
-    python -m benchmarks.scale [--dsn DSN] [--quick | --smoke] [--json FILE]
+    python -m benchmarks.scale [--quick | --smoke] [--json FILE] [--into FILE] [--dsn DSN]
 
 Relays run in processes of their own and wait when the backlog is committed, in one transaction; the clock runs from
 that commit to the last row's ``published_at``. Relays share a table in worker mode, ``single_active=False``; many
@@ -22,10 +22,12 @@ from typing import Any
 
 import asyncpg
 
-from benchmarks import common, processes
+from benchmarks import common, processes, running
+from benchmarks.catalogue import Mode
 from benchmarks.children import TABLE, event_loop
-from benchmarks.common import Mode, Place
+from benchmarks.common import Place
 from benchmarks.figures import Figure, Section, figure, ratio
+from benchmarks.turns import rotated
 from outbox_core.table import TableName
 
 POLL_INTERVAL = 0.05
@@ -47,8 +49,8 @@ class Size:
 
 SIZES = {
     Mode.SMOKE: Size(1_000, 1, (1, 2), (1, 3)),
-    Mode.QUICK: Size(20_000, 1, (1, 2, 4), (1, 10)),
-    Mode.FULL: Size(200_000, 5, (1, 2, 3, 4), (1, 10, 50)),
+    Mode.QUICK: Size(6_000, 3, (1, 2, 4), (1, 10)),
+    Mode.FULL: Size(100_000, 3, (1, 2, 4), (1, 10, 50)),
 }
 
 
@@ -128,17 +130,12 @@ async def measure(place: Place, size: Size) -> Section:
     by_relays = [Arm(count, 1, leads=False) for count in size.relays]
     by_tables = [Arm(1, count, leads=True) for count in size.tables]
     arms = by_relays + by_tables
-    connection = await asyncpg.connect(place.dsn)
-    try:
+    async with common.database(place) as connection:
         for number in range(size.repeats):
-            shift = number % len(arms)
-            for arm in arms[shift:] + arms[:shift]:
+            for arm in rotated(arms, number):
                 await one_round(place, connection, size.rows, arm)
                 text = f"relays {arm.relays}, tables {arm.tables}: {arm.rates[-1]:,.0f} rows/s"
                 print(f"round {number + 1}: {text}, {arm.connections[-1]} connections", file=sys.stderr)
-        await common.remove(connection)
-    finally:
-        await connection.close()
     notes = (
         f"{size.rows:,} rows of 300 bytes in all, rounds: {size.repeats}, on {event_loop()[1]}.",
         "Workers share one table; a leader has its tables to itself. More relays than idle cores gain nothing.",
@@ -170,4 +167,4 @@ def run(place: Place, mode: Mode) -> Section:
 
 
 if __name__ == "__main__":
-    sys.exit(common.main(__doc__, run))
+    sys.exit(running.main(__doc__, "scale"))

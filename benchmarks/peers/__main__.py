@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import common
+from benchmarks import running
 from benchmarks.peers import beside
 
 if __name__ == "__main__":
-    sys.exit(common.main(beside.__doc__, beside.run))
+    sys.exit(running.main(beside.__doc__, "peers"))

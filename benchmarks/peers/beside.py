@@ -1,6 +1,6 @@
 """The relay beside other libraries that deliver from a PostgreSQL table: pace and latency.
 
-    python -m benchmarks.peers [--dsn DSN] [--quick | --smoke] [--json FILE]
+    python -m benchmarks.peers [--quick | --smoke] [--json FILE] [--into FILE] [--dsn DSN]
 
 Every library drains rows of the same payload to a handler that does nothing, with the best settings found for it, on
 uvloop, in a process and an environment of its own; ``peers.toml`` has versions, settings and what each promises. Arms
@@ -13,23 +13,29 @@ import asyncio
 import json
 import statistics
 import sys
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 
 from benchmarks import common, processes
-from benchmarks.common import Mode, Place
-from benchmarks.figures import Figure, Section, figure, percentile, ratio
+from benchmarks.catalogue import Mode
+from benchmarks.common import Place
+from benchmarks.figures import Figure, Missing, Section, figure, percentile, ratio
 from benchmarks.latency import latencies
 from benchmarks.peers import environments
 from benchmarks.peers.environments import Peer
+from benchmarks.turns import rotated
+from tests.services.sources import Unavailable
 
 SCHEMA = "outbox_benchmark_peer"
 BARS = {"pgqueuer": 3.0, "faststream_outbox": 6.0}
 RATE = 100
 """Messages a second while latencies are taken."""
+QUICKEST = f"commit to handler at {RATE}/s, p50, relay / quickest of the others"
 RESOLUTION_MS = 0.1
 KEYS = 1000
 
@@ -42,15 +48,16 @@ class Size:
     repeats: int
     seconds: float
     latency_rounds: int
-    latency_peers: int
-    """Of how many peers latencies are taken, the first ones of the file."""
+    timed: tuple[str, ...]
+    """The peers of which latencies are taken. In a short run the quickest ones only."""
     timeout: float
 
 
+EVERY_PEER = ("pgqueuer", "faststream-outbox", "txoutbox", "procrastinate")
 SIZES = {
-    Mode.SMOKE: Size(1_000, 1, 0.2, 1, 1, 120.0),
-    Mode.QUICK: Size(10_000, 2, 1.5, 1, 4, 120.0),
-    Mode.FULL: Size(100_000, 5, 10.0, 3, 4, 900.0),
+    Mode.SMOKE: Size(1_000, 1, 0.2, 1, ("txoutbox",), 120.0),
+    Mode.QUICK: Size(4_000, 3, 0.8, 3, ("pgqueuer", "txoutbox"), 120.0),
+    Mode.FULL: Size(20_000, 3, 5.0, 3, EVERY_PEER, 900.0),
 }
 
 
@@ -61,6 +68,8 @@ class Rounds:
     rates: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
     latency: list[float] = field(default_factory=list)
+    failure: str | None = None
+    """Why it could not be measured to the end."""
 
 
 async def peer_drain(place: Place, peer: Peer, python: Path, size: Size, rounds: Rounds) -> None:
@@ -81,7 +90,13 @@ async def relay_drain(
     rounds.cpu.append(result["cpu"] / result["published"] * 1e6)
 
 
-async def peer_latency(place: Place, peer: Peer, python: Path, size: Size) -> float:
+async def relay_latency(place: Place, connection: asyncpg.Connection, size: Size, rounds: Rounds) -> None:
+    await common.empty(connection)
+    each = await latencies(place, RATE, max(size.seconds, 0.1), mixed=False)
+    rounds.latency.append(percentile(each, 0.5))
+
+
+async def peer_latency(place: Place, peer: Peer, python: Path, size: Size, rounds: Rounds) -> None:
     """The median of milliseconds from the return of COMMIT, in a process of the writer's own, to the handler."""
     rows = max(round(RATE * size.seconds), 10)
     receive = _order(place, peer, size, action="receive", rows=rows)
@@ -96,7 +111,7 @@ async def peer_latency(place: Place, peer: Peer, python: Path, size: Size) -> fl
         commits: dict[str, float] = await processes.child(peer.module, write, python=str(python))
         output, _ = await receiver.communicate()
     arrivals: dict[str, float] = json.loads(output)
-    return statistics.median((arrivals[number] - at) * 1000 for number, at in commits.items())
+    rounds.latency.append(statistics.median((arrivals[number] - at) * 1000 for number, at in commits.items()))
 
 
 def _order(place: Place, peer: Peer, size: Size, **more: Any) -> dict[str, Any]:
@@ -104,38 +119,79 @@ def _order(place: Place, peer: Peer, size: Size, **more: Any) -> dict[str, Any]:
     return common_part | more
 
 
-async def measure(place: Place, pythons: dict[Peer, Path], size: Size) -> Section:
-    connection = await asyncpg.connect(place.dsn)
+Turn = Callable[[], Awaitable[None]]
+
+
+async def measure(place: Place, pythons: dict[Peer, Path], missing: list[Missing], size: Size) -> Section:
+    """Every arm once a round, the first ones by turns. A peer that fails does not take the others' figures with it."""
     plain, keyed, found = Rounds(), Rounds(), {peer: Rounds() for peer in pythons}
-    try:
-        await common.install(connection)
-        for number in range(size.repeats):
-            await relay_drain(place, connection, size, plain, 0)
-            for peer, python in pythons.items():
-                await peer_drain(place, peer, python, size, found[peer])
-            await relay_drain(place, connection, size, keyed, KEYS)
-            shown = ", ".join(f"{peer.name} {rounds.rates[-1]:,.0f}" for peer, rounds in found.items())
-            print(f"round {number + 1}: relay {plain.rates[-1]:,.0f}, {shown} rows/s", file=sys.stderr)
-        for _ in range(size.latency_rounds):
-            await common.empty(connection)
-            plain.latency.append(
-                percentile(await latencies(place, RATE, max(size.seconds, 0.1), mixed=False), 0.5)
-            )
-            for peer, python in list(pythons.items())[: size.latency_peers]:
-                found[peer].latency.append(await peer_latency(place, peer, python, size))
-        await common.remove(connection)
+    async with common.database(place) as connection:
+        drains: list[Turn] = [
+            partial(relay_drain, place, connection, size, plain, 0),
+            partial(relay_drain, place, connection, size, keyed, KEYS),
+        ]
+        drains += [
+            _guarded(rounds, partial(peer_drain, place, peer, pythons[peer], size, rounds))
+            for peer, rounds in found.items()
+        ]
+        await _by_turns("drain", size.repeats, drains)
+        waits: list[Turn] = [partial(relay_latency, place, connection, size, plain)]
+        waits += [
+            _guarded(rounds, partial(peer_latency, place, peer, pythons[peer], size, rounds))
+            for peer, rounds in found.items()
+            if peer.name in size.timed
+        ]
+        await _by_turns("latency", size.latency_rounds, waits)
         await connection.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
-    finally:
-        await connection.close()
+    missing = [
+        *missing,
+        *(
+            line
+            for peer, rounds in found.items()
+            if rounds.failure is not None
+            for line in not_measured(peer, rounds.failure)
+        ),
+    ]
+    found = {peer: rounds for peer, rounds in found.items() if rounds.failure is None}
+    if not any(rounds.latency for rounds in found.values()):
+        missing.append(
+            Missing("latency_p50_vs_peers", QUICKEST, "no other library could be timed", at_most=1.0)
+        )
     figures = [
         figure("beside_peers_relay_rate", "relay", plain.rates, unit="rows/s"),
         figure("beside_peers_relay_keyed_rate", "relay, 1,000 keys", keyed.rates, unit="rows/s"),
         *(line for peer, rounds in found.items() for line in _figures(peer, plain, keyed, rounds)),
         *_latencies(plain, found),
     ]
-    return Section(
-        "peers", figures, _notes(pythons, size), {"versions": {p.name: p.version for p in pythons}}
-    )
+    versions = {peer.name: peer.version for peer in found}
+    return Section("peers", figures, _notes(found, size), {"versions": versions}, missing)
+
+
+async def _by_turns(what: str, repeats: int, arms: list[Turn]) -> None:
+    for number in range(repeats):
+        for arm in rotated(arms, number):
+            await arm()
+        print(f"round {number + 1} of {repeats}: {what}", file=sys.stderr)
+
+
+def _guarded(rounds: Rounds, turn: Turn) -> Turn:
+    async def guarded() -> None:
+        if rounds.failure is None:
+            try:
+                await turn()
+            except (RuntimeError, TimeoutError, KeyError) as error:
+                rounds.failure = f"it failed: {type(error).__name__}: {error}"
+
+    return guarded
+
+
+def not_measured(peer: Peer, why: str) -> list[Missing]:
+    """The figures that there would be with this peer."""
+    why, bar = " ".join(why.split()), BARS.get(peer.slug)
+    return [
+        Missing(f"drain_vs_{peer.slug}", f"relay / {peer.name}", why, at_least=bar),
+        Missing(f"drain_keyed_vs_{peer.slug}", f"relay, 1,000 keys / {peer.name}, none", why, at_least=bar),
+    ]
 
 
 def _figures(peer: Peer, plain: Rounds, keyed: Rounds, rounds: Rounds) -> list[Figure]:
@@ -157,13 +213,17 @@ def _figures(peer: Peer, plain: Rounds, keyed: Rounds, rounds: Rounds) -> list[F
 def _latencies(plain: Rounds, found: dict[Peer, Rounds]) -> list[Figure]:
     """A median of 0 or less says that a writer was too busy to stamp its commits in time: then nothing is judged."""
     timed = {peer: rounds.latency for peer, rounds in found.items() if rounds.latency}
+    if not timed:
+        return [
+            figure("beside_peers_relay_p50_ms", "commit to dispatcher, p50, relay", plain.latency, unit="ms")
+        ]
     best = [min(each) for each in zip(*timed.values(), strict=True)]
     valid = min(plain.latency + best) > 0
     ours, theirs = ([max(each, RESOLUTION_MS) for each in values] for values in (plain.latency, best))
     return [
         ratio(
             "latency_p50_vs_peers",
-            f"commit to handler at {RATE}/s, p50, relay / quickest of the others",
+            QUICKEST,
             ours,
             theirs,
             at_most=1.0,
@@ -177,16 +237,18 @@ def _latencies(plain: Rounds, found: dict[Peer, Rounds]) -> list[Figure]:
     ]
 
 
-def _notes(pythons: dict[Peer, Path], size: Size) -> list[str]:
-    fewer = ", ".join(_fewer(peer, size) for peer in pythons if peer.share < 1)
+def _notes(peers: Iterable[Peer], size: Size) -> list[str]:
+    peers = list(peers)
+    fewer = ", ".join(_fewer(peer, size) for peer in peers if peer.share < 1)
     clock = (
         "The clock of the others runs from the start of their worker, its connections already open, until nothing is"
         " left; the relay's from the beginning of its first claim until the last row is on record as published."
     )
     return [
         f"{size.rows:,} rows of 300 bytes ({fewer}), rounds: {size.repeats}, by turns, every library on uvloop.",
+        f"Latencies of {', '.join(size.timed)} at {RATE}/s, {size.seconds:g} s a round, rounds: {size.latency_rounds}.",
         clock,
-        *(f"{peer.name} {peer.version}: {peer.promises} {peer.differs}" for peer in pythons),
+        *(f"{peer.name} {peer.version}: {peer.promises} {peer.differs}" for peer in peers),
     ]
 
 
@@ -195,5 +257,11 @@ def _fewer(peer: Peer, size: Size) -> str:
 
 
 def run(place: Place, mode: Mode) -> Section:
-    pythons = {peer: environments.python(peer) for peer in environments.peers()}
-    return common.run(measure(place, pythons, SIZES[mode]))
+    pythons: dict[Peer, Path] = {}
+    missing: list[Missing] = []
+    for peer in environments.peers():
+        try:
+            pythons[peer] = environments.python(peer)
+        except Unavailable as reason:
+            missing += not_measured(peer, str(reason))
+    return common.run(measure(place, pythons, missing, SIZES[mode]))

@@ -116,6 +116,21 @@ async def write(peer: Peer, order: dict[str, Any]) -> dict[str, Any]:
     return commits
 
 
+def pool_options(order: dict[str, Any]) -> dict[str, Any]:
+    """Of an asyncpg pool in the peer's schema."""
+
+    async def as_it_is(_: Any) -> None:
+        """The clock starts when COMMIT returns, and a reset would be another round trip before that is noticed."""
+
+    return {
+        "dsn": order["dsn"],
+        "min_size": 10,
+        "max_size": 10,
+        "server_settings": {"search_path": order["schema"]},
+        "reset": as_it_is if order["action"] == "write" else None,
+    }
+
+
 async def _empty(peer: Peer) -> None:
     """Nothing tells when the last batch is on record, so ask, and not so often that asking costs."""
     while True:

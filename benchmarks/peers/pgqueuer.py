@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 from pgqueuer import AsyncpgPoolDriver, Job, Queries, QueueManager
 
-from benchmarks.peers.child import Handler, main
+from benchmarks.peers.child import Handler, main, pool_options
 
 
 class Pgqueuer:
@@ -54,8 +54,7 @@ class Pgqueuer:
 
 @asynccontextmanager
 async def opened(order: dict[str, Any]) -> AsyncIterator[Pgqueuer]:
-    server = {"search_path": order["schema"]}
-    async with asyncpg.create_pool(order["dsn"], min_size=10, max_size=10, server_settings=server) as pool:
+    async with asyncpg.create_pool(**pool_options(order)) as pool:
         yield Pgqueuer(pool, order["schema"], order["settings"])
 
 

@@ -19,14 +19,14 @@ from benchmarks.common import Place
 from benchmarks.peers import beside, environments
 from benchmarks.peers.beside import Rounds, Size
 from benchmarks.peers.environments import Peer
+from benchmarks.turns import rotated
 
 
 async def tune(place: Place, peer: Peer, size: Size) -> None:
     found = [(replace(peer, settings=settings), Rounds()) for settings in peer.tried]
     python = environments.python(peer)
     for number in range(size.repeats):
-        shift = number % len(found)
-        for variant, rounds in found[shift:] + found[:shift]:
+        for variant, rounds in rotated(found, number):
             await beside.peer_drain(place, variant, python, size, rounds)
     for variant, rounds in sorted(found, key=lambda each: -statistics.median(each[1].rates)):
         spread = f"{min(rounds.rates):,.0f} to {max(rounds.rates):,.0f}"
@@ -47,7 +47,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--dsn", help="a PostgreSQL database; a server is started without it")
     given = parser.parse_args()
-    size = Size(given.rows, given.rounds, 0.0, 0, 0, 300.0)
+    size = Size(given.rows, given.rounds, 0.0, 0, (), 300.0)
     with common.place(given.dsn) as place:
         for peer in environments.peers():
             if not given.peers or peer.name in given.peers:

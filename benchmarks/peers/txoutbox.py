@@ -11,7 +11,7 @@ import asyncpg
 from txoutbox import OutboxMessage, Relay, RelayConfig
 from txoutbox.adapters.postgres import PostgresStorage
 
-from benchmarks.peers.child import Handler, main
+from benchmarks.peers.child import Handler, main, pool_options
 
 
 class Txoutbox:
@@ -53,8 +53,7 @@ class Txoutbox:
 
 @asynccontextmanager
 async def opened(order: dict[str, Any]) -> AsyncIterator[Txoutbox]:
-    server = {"search_path": order["schema"]}
-    async with asyncpg.create_pool(order["dsn"], min_size=10, max_size=10, server_settings=server) as pool:
+    async with asyncpg.create_pool(**pool_options(order)) as pool:
         yield Txoutbox(pool, order["schema"], order["settings"], notify=order["action"] != "drain")
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
+from datetime import datetime
 from typing import Any
 from xml.etree import ElementTree as Xml
 
 import pytest
 
-from benchmarks import figures, plots
-from benchmarks.figures import Figure, Section
-from benchmarks.page import PAGE, RESULTS, TEXTS, page
+from benchmarks import figures, plots, running
+from benchmarks.figures import Missing, Section
+from benchmarks.page import PAGE, RESULTS, TEXTS, page, unfit
+from benchmarks.verdicts import Verdict
 
 BARS = {
     "drain_vs_pgbench", "drain_keyed_vs_pgbench", "drain_vs_pgqueuer", "drain_keyed_vs_pgqueuer",
@@ -40,7 +41,7 @@ def test_the_page_is_that_of_the_run(saved: dict[str, Any]) -> None:
 
 def test_the_run_is_whole(saved: dict[str, Any]) -> None:
     assert not saved["failed"]
-    assert saved["mode"] in ("quick", "full")
+    assert saved["mode"] in ("quick", "full", "mixed")
     assert saved["ratios"].keys() >= BARS | WITHOUT_A_BAR
     judged = {each.name for section in figures.sections_of(saved) for each in section.figures if each.bar}
     assert judged >= BARS
@@ -49,19 +50,59 @@ def test_the_run_is_whole(saved: dict[str, Any]) -> None:
 
 def test_the_page_says_when_where_and_how_busy(saved: dict[str, Any]) -> None:
     text = page(saved)
-    assert re.search(r"\| date \| 20\d\d-\d\d-\d\d \d\d:\d\d UTC \|", text)
-    assert saved["machine"]["processor"] in text
-    quiet = saved | {"machine": saved["machine"] | {"load_before": [0.1, 0, 0], "load_after": [0.1, 0, 0]}}
-    busy = saved | {"machine": saved["machine"] | {"load_before": [99, 0, 0]}}
-    assert ("was busy" in page(quiet), "was busy" in page(busy)) == (False, True)
+    for section in saved["sections"]:
+        when = datetime.fromisoformat(section["run"]["date"])
+        assert f"| `{section['run']['mode']}` | {when:%Y-%m-%d %H:%M} |" in text
+        assert section["run"]["machine"]["processor"] in text
+
+    def with_others(cores: float) -> dict[str, Any]:
+        sections = [each | {"run": each["run"] | {"others_cores": cores}} for each in saved["sections"]]
+        return saved | {"sections": sections}
+
+    assert ("was busy" in page(with_others(0.1)), "was busy" in page(with_others(1.5))) == (False, True)
 
 
-def test_a_bar_is_met_or_missed() -> None:
-    def verdict(value: float, **bar: float) -> str:
-        return Figure("a", "a", value, value, value, **bar).verdict
+def test_a_run_that_is_not_whole_is_not_shown(saved: dict[str, Any]) -> None:
+    assert unfit(saved) == ""
+    assert "drain" in unfit(saved | {"sections": [e for e in saved["sections"] if e["name"] != "drain"]})
+    assert "peers" in unfit(saved | {"failed": {"peers": "no network"}})
+    first, *others = saved["sections"]
+    assert first["name"] in unfit(
+        saved | {"sections": [first | {"run": first["run"] | {"mode": "smoke"}}, *others]}
+    )
 
-    assert (verdict(1.0), verdict(1.0, at_least=1.0), verdict(0.9, at_least=1.0)) == ("", "met", "**missed**")
-    assert (verdict(1.0, at_most=1.0), verdict(1.1, at_most=1.0)) == ("met", "**missed**")
+
+@pytest.mark.parametrize(
+    ("values", "at_least", "at_most"),
+    [
+        ([1.0, 1.1, 1.2], Verdict.MET, Verdict.MISSED_WITHIN_SPREAD),
+        ([0.7, 0.8, 0.9], Verdict.MISSED, Verdict.MET),
+        ([0.9, 1.1, 1.2], Verdict.MET_WITHIN_SPREAD, Verdict.MISSED_WITHIN_SPREAD),
+        ([0.8, 0.9, 1.1], Verdict.MISSED_WITHIN_SPREAD, Verdict.MET_WITHIN_SPREAD),
+        ([5.0, 6.0], Verdict.UNCLEAR, Verdict.UNCLEAR),
+        ([0.5], Verdict.UNCLEAR, Verdict.UNCLEAR),
+    ],
+)
+def test_a_verdict_says_no_more_than_the_rounds(
+    values: list[float], at_least: Verdict, at_most: Verdict
+) -> None:
+    verdicts = (
+        figures.figure("a", "a", values, at_least=1.0).verdict,
+        figures.figure("a", "a", values, at_most=1.0).verdict,
+    )
+    assert verdicts == (at_least, at_most)
+    assert figures.figure("a", "a", values).verdict is Verdict.NONE
+
+
+def test_what_was_not_measured_is_told_with_the_reason() -> None:
+    missing = Missing("drain_vs_pgbench", "relay / pgbench", "there is no pgbench", at_least=1.0)
+    section = Section("drain", [figures.figure("a_vs_b", "a / b", [2.0])], missing=[missing])
+    assert "| relay / pgbench | not measured: there is no pgbench |" in figures.report(section)
+    saved = json.loads(json.dumps(figures.content([section], failed={})))
+    assert saved["ratios"] == {"a_vs_b": 2.0}
+    assert saved["verdicts"] == {"drain_vs_pgbench": "not measured"}
+    assert saved["missing"] == {"drain_vs_pgbench": "there is no pgbench"}
+    assert "Not measured: drain_vs_pgbench: there is no pgbench" in running.verdict(saved)
 
 
 def test_a_ratio_is_the_median_of_the_rounds_own_ratios() -> None:
@@ -75,6 +116,7 @@ def test_saved_and_read_again_it_is_the_same() -> None:
     saved = json.loads(json.dumps(figures.content([section, rate], mode="quick")))
     assert figures.sections_of(saved) == [section, rate]
     assert (saved["ratios"], saved["missed"], saved["mode"]) == ({"a_vs_b": 1.5}, [], "quick")
+    assert saved["verdicts"] == {"a_vs_b": "unclear: too few rounds"}
 
 
 def test_two_figures_of_one_name_are_refused() -> None:
@@ -84,8 +126,8 @@ def test_two_figures_of_one_name_are_refused() -> None:
 
 
 def test_a_smoke_run_judges_nothing() -> None:
-    section = Section("drain", [figures.figure("a", "a", [1.0], at_least=9.0)])
-    assert [each.verdict for each in section.figures] == ["**missed**"]
+    section = Section("drain", [figures.figure("a", "a", [1.0, 1.0, 1.0], at_least=9.0)])
+    assert [each.verdict for each in section.figures] == ["missed"]
     saved = figures.content([section.unjudged()])
     assert [each.verdict for each in figures.sections_of(saved)[0].figures] == ["not judged"]
     assert (saved["missed"], saved["ratios"]) == ([], {"a": 1.0})

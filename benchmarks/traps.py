@@ -1,0 +1,98 @@
+"""The states of a table in which claims usually become slow. Each is set before a relay starts, on an empty table."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+
+import asyncpg
+
+from benchmarks import common
+from benchmarks.children import TABLE
+from benchmarks.common import Place
+
+BACKLOG = 10_000
+"""Rows that are due, in every trap and on the clean table."""
+BLOCKED = "order-0"
+"""The key that a load in one key has."""
+
+
+@dataclass(frozen=True)
+class Depth:
+    """How deep the traps are."""
+
+    backlogs: Mapping[str, int]
+    drained: int
+    under_snapshot: int
+    blocked: int
+    not_due: int
+
+
+Set = Callable[[asyncpg.Connection, Place, AsyncExitStack], Awaitable[None]]
+"""Sets a trap; what must be undone, the stack undoes."""
+
+
+@dataclass(frozen=True)
+class Trap:
+    """``bar`` is how many times the clean table's claim one may cost here."""
+
+    text: str
+    bar: float
+    set: Set
+    held: bool = False
+    """Whether it has its own time to be measured for: an old snapshot is one only after a while."""
+
+
+async def clean(connection: asyncpg.Connection) -> None:
+    await common.install(connection)
+    await common.load(connection, BACKLOG)
+
+
+async def _deep(rows: int, connection: asyncpg.Connection, *_: object) -> None:
+    await common.load(connection, rows)
+
+
+async def _drained(rows: int, connection: asyncpg.Connection, *_: object) -> None:
+    """Published and not vacuumed, at the head of the queue; the backlog comes after them."""
+    await connection.execute(f"ALTER TABLE {TABLE.quoted} SET (autovacuum_enabled = off)")
+    await common.insert(connection, rows)
+    await connection.execute(common.sql("publish_all.sql"), timeout=600)
+    await common.insert(connection, BACKLOG)
+    await connection.execute("CHECKPOINT", timeout=600)
+
+
+async def _snapshot(rows: int, connection: asyncpg.Connection, place: Place, stack: AsyncExitStack) -> None:
+    holder = await asyncpg.connect(place.dsn)
+    stack.push_async_callback(holder.close)
+    await holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    await holder.fetchval("SELECT pg_current_snapshot()::text")
+    await _drained(rows, connection)
+
+
+async def _blocked(rows: int, connection: asyncpg.Connection, *_: object) -> None:
+    await common.insert(connection, rows, keys=1)
+    await common.load(connection, BACKLOG)
+
+
+async def _not_due(rows: int, connection: asyncpg.Connection, *_: object) -> None:
+    await common.insert(connection, rows, due_in=3600.0)
+    await common.load(connection, BACKLOG)
+
+
+def traps(depth: Depth, held_seconds: float) -> dict[str, Trap]:
+    """By the name that their figures have in the JSON."""
+    under = f"snapshot held for {held_seconds:g} s, {depth.under_snapshot:,} drained meanwhile"
+    return {
+        **{
+            name: Trap(f"{rows:,} pending against {BACKLOG:,}", 1.5, partial(_deep, rows))
+            for name, rows in depth.backlogs.items()
+        },
+        "drained": Trap(f"after {depth.drained:,} drained, no vacuum", 3.0, partial(_drained, depth.drained)),
+        "snapshot": Trap(under, 3.0, partial(_snapshot, depth.under_snapshot), held=True),
+        "blocked": Trap(
+            f"behind {depth.blocked:,} rows of one blocked key", 3.0, partial(_blocked, depth.blocked)
+        ),
+        "not_due": Trap(f"behind {depth.not_due:,} rows not yet due", 3.0, partial(_not_due, depth.not_due)),
+    }
