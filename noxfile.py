@@ -132,7 +132,7 @@ def mutations(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure against the yardsticks; `-- --quick`: five minutes; `--only`, `--into FILE` in pieces; `--list`: how long."""
+    """Measure everything against its yardsticks; `-- --quick`: five minutes, `-- --list`: how long each takes."""
     install_locked(session, "test", "bench")
     session.run("python", "-m", "benchmarks", *session.posargs)
 

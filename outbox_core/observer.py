@@ -192,7 +192,8 @@ class Enqueued(Event):
 
 @dataclass(frozen=True, slots=True)
 class Stopped(Event):
-    """The relay has stopped. ``abandoned`` rows were in dispatch when the grace ran out; their leases will expire."""
+    """The relay has stopped. The outcome of ``abandoned`` rows could not be recorded in time: perhaps delivered, they
+    are dispatched again when their leases are over."""
 
     at: datetime
     abandoned: int

@@ -87,7 +87,9 @@ class LoggingObserver:
                 self._log(logging.WARNING, event, f"{event.rows} dead message(s) discarded by {event.actor}")
             case events.Stopped():
                 level = logging.WARNING if event.abandoned else logging.INFO
-                self._log(level, event, f"stopped, {event.abandoned} message(s) left in dispatch")
+                self._log(
+                    level, event, f"stopped, {event.abandoned} message(s) left without a recorded outcome"
+                )
             case _:
                 self._debug(event)
 

@@ -147,24 +147,17 @@ class Lane:
         """Put outcomes on record until the lane has stopped and nothing is left."""
         await self._completer.run()
 
-    async def stop(self, deadline: float) -> int:
-        """Give back what is not dispatched, let what is dispatched end by ``deadline``; how many were left behind."""
+    async def stop(self, deadline: float) -> None:
+        """Give back what is not dispatched, let what is dispatched end by ``deadline``, or be left behind."""
         self._stopping = True
         for outlet in self._outlets.values():
             self._settlement.give_back(outlet.flush(), "the relay stopped")
-        left = 0
         async with anyio.create_task_group() as tasks:
             for outlet in self._outlets.values():
-
-                async def stop_outlet(outlet: Outlet = outlet) -> None:
-                    nonlocal left
-                    left += await outlet.stop(deadline)
-
-                tasks.start_soon(stop_outlet)
+                tasks.start_soon(outlet.stop, deadline)
             tasks.start_soon(self._undo_unknown, deadline)
         self._settlement.settle_timeouts_now()
         self._completer.end()
-        return left
 
     async def _undo_unknown(self, deadline: float) -> None:
         with anyio.move_on_after(max(deadline - clock.now(), 0.0)), suppress(StorageError):

@@ -100,8 +100,8 @@ class Outlet:
         self.ready.clear()
         return rows
 
-    async def stop(self, deadline: float) -> int:
-        """Let what is with the dispatcher end by ``deadline``, then cut it off; the rows that had to be left behind."""
+    async def stop(self, deadline: float) -> None:
+        """Let what is with the dispatcher end by ``deadline``, then cut it off, or leave it behind."""
         self._stopping = True
         self._stop_by = min(self._stop_by, deadline)
         while self._idle:
@@ -118,7 +118,8 @@ class Outlet:
         await self._wait(OVERTIME / 2)
         if self._timer is not None:
             self._timer.cancel()
-        return sum(self._leave_behind(worker, "its cancellation") for worker in list(self._workers))
+        for worker in list(self._workers):
+            self._leave_behind(worker, "its cancellation")
 
     def hasten(self, deadline: float) -> None:
         """Cut off by ``deadline`` what a stop, in progress or to come, waits for."""
@@ -281,9 +282,9 @@ class Outlet:
             self._watch(min(following))
         self.poke()
 
-    def _leave_behind(self, worker: Worker, what: str) -> int:
+    def _leave_behind(self, worker: Worker, what: str) -> None:
         if not worker.rows:
-            return 0
+            return
         worker.left_behind = True
         self._workers.pop(worker, None)
         self._give_place_back(worker)
@@ -296,4 +297,3 @@ class Outlet:
         for row in worker.rows:
             self.leaf.ended(row.id)
             self._settle(self.leaf, row, error, now - worker.since, now)
-        return len(worker.rows)

@@ -163,7 +163,6 @@ class Run:
                     await asyncio.wait({task}, timeout=1.0)
 
     async def _work(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> None:
-        abandoned = 0
         try:
             async with AsyncExitStack() as stack:
                 with self._starting:
@@ -174,14 +173,15 @@ class Run:
                 if self.state is RelayState.STARTING:
                     self.state = RelayState.RUNNING
                 self._running.set()
-                abandoned = await self._lead(work)
+                await self._lead(work)
         except BaseExceptionGroup as group:
             raise _first(group) from None
         finally:
             with anyio.CancelScope(shield=True):
                 await self._store.close()
+            in_hand = {lane.table: lane.hand.rows for lane in self._lanes}
             for table in self._tables:
-                self._observe(Stopped(table, datetime.now(UTC), abandoned))
+                self._observe(Stopped(table, datetime.now(UTC), in_hand.get(table, 0)))
         if self._crash is not None:
             raise self._crash
 
@@ -206,20 +206,17 @@ class Run:
             self._tables, self._store, settings, backoff, self._leaves, self._observe, self._crashed
         )
 
-    async def _lead(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> int:
-        abandoned = 0
+    async def _lead(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> None:
         async with anyio.create_task_group() as leaders:
             if self._settings.single_active:
                 for lane in self._lanes:
                     leaders.start_soon(lane.leader.run)
             else:
                 leaders.start_soon(self._keep_listening)
-            abandoned = await self._complete(work)
+            await self._complete(work)
             leaders.cancel_scope.cancel()
-        return abandoned
 
-    async def _complete(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> int:
-        abandoned = 0
+    async def _complete(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> None:
         async with anyio.create_task_group() as completers:
             for lane in self._lanes:
                 completers.start_soon(lane.complete)
@@ -230,24 +227,17 @@ class Run:
                 self._deadline = clock.now()
                 raise
             finally:
-                abandoned = await self._stop_lanes()
+                await self._stop_lanes()
             completers.cancel_scope.deadline = self._deadline + _RECORDING_SECONDS
-        return abandoned
 
-    async def _stop_lanes(self) -> int:
-        """Stop all lanes at once, by the one deadline, whatever else happens; the rows left behind."""
+    async def _stop_lanes(self) -> None:
+        """Stop all lanes at once, by the one deadline, whatever else happens."""
         if self.state is not RelayState.STOPPED:
             self.state = RelayState.STOPPING
-        counts: list[int] = []
-
-        async def stop(lane: Lane) -> None:
-            counts.append(await lane.stop(self._deadline))
-
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as stopping:
                 for lane in self._lanes:
-                    stopping.start_soon(stop, lane)
-        return sum(counts)
+                    stopping.start_soon(lane.stop, self._deadline)
 
     async def _claim(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> None:
         async with anyio.create_task_group() as claimers:

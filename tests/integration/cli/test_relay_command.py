@@ -95,7 +95,7 @@ def test_delivers_many_tables_and_stops_on_sigterm(dsn: str, nats_server: NatsSe
     assert "DEBUG outbox_core.relay" in "".join(relay.seen)
     assert "Traceback" not in "".join(relay.seen)
     assert "canary" not in "".join(relay.seen)
-    assert "stopped, 0 message(s) left in dispatch" in "".join(relay.seen)
+    assert "stopped, 0 message(s) left without a recorded outcome" in "".join(relay.seen)
 
 
 def test_serves_metrics_and_health_and_logs_json(dsn: str, nats_server: NatsServer, subject: str) -> None:

@@ -10,10 +10,11 @@ import pytest
 import pytest_asyncio
 
 from outbox_core.errors import ConfigError, RelayFailed
-from outbox_core.observer import Released
+from outbox_core.observer import Released, Stopped
 from outbox_core.relay import Relay
 from tests.integration.relay.bench import Bench, Gate, ignore, prepared, relay_tasks, until
 from tests.services.postgres import Database
+from tests.services.proxy import FaultProxy
 
 pytestmark = pytest.mark.asyncio
 
@@ -83,6 +84,24 @@ async def test_stop_is_back_within_its_grace_and_a_second(bench: Bench, grace: f
     assert {row["last_error"] for row in await bench.rows()} == {
         "TX.INTERRUPTED the relay stopped before the dispatch ended"
     }
+
+
+async def test_a_stop_tells_how_many_outcomes_could_not_be_recorded(bench: Bench) -> None:
+    gate = Gate()
+    await bench.enqueue(*range(5))
+    async with FaultProxy.to_postgres(bench.dsn) as proxy:
+        dsn, bench.dsn = bench.dsn, proxy.dsn(bench.dsn)
+        relay = bench.relay(gate, dispatch_timeout=5.0, lock_ttl=30.0)
+        await relay.start()
+        await until(lambda: gate.inside == 5)
+        proxy.hold()
+        gate.opened.set()
+        began = time.monotonic()
+        await relay.stop(0.5)
+        assert time.monotonic() - began < 2.5
+    bench.dsn = dsn
+    assert [event.abandoned for event in bench.heard.of(Stopped)] == [5]
+    assert await bench.states() == {"in_flight": 5}
 
 
 async def test_a_second_stop_shortens_the_first(bench: Bench) -> None:
