@@ -115,8 +115,9 @@ def postgres(session: nox.Session) -> None:
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """Break everything once and count every message, a few minutes; `-- --long 4` goes on for hours.
+    """Break everything once and count every message, a few minutes.
 
+    `-- --long` takes an hour, until every count of docs/explanation/faults.md is reached; `-- --long 4` goes on for hours.
     Where `tests` has just run, `-- --records .nox/tests-*.xml` takes the proofs of single rows from there.
     """
     install_locked(session, "test")

@@ -15,7 +15,8 @@ from outbox_core.cli.failures import ExitCode
 from outbox_core.cli.registry import COMMANDS
 from outbox_core.cli.root import root
 from outbox_core.config import VARIABLES, Settings
-from tests.docs.markdown import REPOSITORY
+from tests.docs.markdown import REPOSITORY, replaced
+from tests.faults import page as faults
 from tests.mutations import page as mutations
 
 REFERENCE = REPOSITORY / "docs" / "reference"
@@ -101,14 +102,9 @@ PARTS: dict[tuple[Path, str], Callable[[], str]] = {
     (REFERENCE / "cli.md", "commands"): commands,
     (REFERENCE / "cli.md", "exit codes"): exit_codes,
     (EXPLANATION / "mutations.md", "mutations"): mutations.documented,
+    (faults.PAGE, "recorded run"): faults.recorded,
+    (faults.PAGE, "mutants"): faults.mutants,
 }
-
-
-def replaced(text: str, name: str, content: str) -> str:
-    """A page's text with one of its parts written anew."""
-    pattern = re.compile(rf"(<!-- begin {name} -->\n).*?(\n<!-- end {name} -->)", re.DOTALL)
-    assert len(pattern.findall(text)) == 1, f"the page has no single part called {name!r}"
-    return pattern.sub(lambda match: f"{match[1]}\n{content}\n{match[2]}", text)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The repository's Markdown files: their code blocks and their links."""
+"""The repository's Markdown files: their code blocks, their links, and the parts that are written by programs."""
 
 from __future__ import annotations
 
@@ -91,3 +91,10 @@ def anchors(text: str) -> set[str]:
     """The fragments its headings can be linked by."""
     headings = (match[1] for line in prose(text).splitlines() if (match := _HEADING.match(line)))
     return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+def replaced(text: str, name: str, content: str) -> str:
+    """A page's text with one of its parts written anew."""
+    pattern = re.compile(rf"(<!-- begin {name} -->\n).*?(\n<!-- end {name} -->)", re.DOTALL)
+    assert len(pattern.findall(text)) == 1, f"the page has no single part called {name!r}"
+    return pattern.sub(lambda match: f"{match[1]}\n{content}\n{match[2]}", text)

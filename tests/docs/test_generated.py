@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.generated import PARTS, replaced, walk
+from tests.docs.generated import PARTS, walk
+from tests.docs.markdown import replaced
 
 
 @pytest.mark.parametrize(

@@ -1,107 +1,154 @@
 """Break everything once and count what became of every message.
 
-    python -m tests.faults [--seed N] [--broker kafka|nats|amqp] [--seconds S] [--kinds A,B] [--long HOURS]
-                           [--soak SECONDS] [--no-matrix] [--records FILE …] [--json FILE] [--plot FILE]
+    python -m tests.faults [--seed N] [--broker kafka|nats|amqp] [--mode ordered|side-by-side] [--seconds S]
+                           [--kinds A,B] [--long [HOURS]] [--soak SECONDS] [--no-matrix] [--records FILE …]
+                           [--json FILE] [--report FILE] [--plot FILE]
 
 Prints what happens as it happens and ends with one line of JSON. The exit code is 0 only when nothing was lost, made
-up, reordered or written too late, every planned fault was felt, and every row of the fault matrix has its proof.
+up, reordered, altered or written too late, every planned fault was felt, every row of the fault matrix has its proof,
+and the long form has reached its counts. Files are written after every run, so that what was found is kept.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import secrets
 import sys
 import time
-from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from tests.faults import matrix, report
+from tests.faults import matrix, plot, report
 from tests.faults.kinds import KINDS
-from tests.faults.plan import BROKERS, Broker, Plan
+from tests.faults.plan import BROKERS
+from tests.faults.plans import in_one_pass, tasks
+from tests.faults.suites import Done, run_all, suites
+from tests.faults.summary import summary
 from tests.faults.trial import Result, run
 
-SIDE_BY_SIDE_KINDS = (
-    "kill_relay", "kill_relay_at_a_point", "freeze_relay", "kill_writer", "lose_commit_answers",
-    "lose_database_answers", "lose_broker_answers", "kill_postgres", "kill_broker", "terminate_sessions",
-)  # fmt: skip
-"""What is broken while relays work side by side in the short form: whatever decides between two owners of a row."""
-SOAK_SECONDS = 300.0
-SOAK_RATE = 60.0
-SOAK_RETENTION = 30.0
-"""So short that a table reaches its size while it is watched."""
 
+@dataclass(slots=True)
+class Session:
+    """All that was found so far."""
 
-def plans(arguments: argparse.Namespace, seed: int) -> Iterator[tuple[Plan, list[str]]]:
-    """The runs, one after another; endless in the long form. One without kinds is a soak: nothing is broken."""
-    if arguments.soak is not None:
-        yield _soak(arguments, seed, arguments.soak), []
-        return
-    chosen: list[str] = arguments.kinds.split(",") if arguments.kinds else list(KINDS)
-    long = arguments.long is not None
-    while True:
-        first = BROKERS.index(arguments.broker) if arguments.broker else seed % len(BROKERS)
-        others = 0 if arguments.broker else 1
-        broker, second = BROKERS[first], BROKERS[(first + others) % len(BROKERS)]
-        yield _plan(arguments, seed, broker, ordered=True), chosen
-        few = chosen if long else [kind for kind in chosen if kind in SIDE_BY_SIDE_KINDS]
-        if few:
-            yield _plan(arguments, seed, second, ordered=False), few
-        if not long:
-            return
-        yield _soak(arguments, seed, SOAK_SECONDS), []
-        seed += 1
+    arguments: argparse.Namespace
+    seed: int
+    began: float = field(default_factory=time.monotonic)
+    date: datetime = field(default_factory=lambda: datetime.now(UTC))
+    results: list[Result] = field(default_factory=list[Result])
+    done: list[Done] = field(default_factory=list[Done])
+    proofs: list[matrix.Proof] = field(default_factory=list[matrix.Proof])
+    told: list[str] = field(default_factory=list[str])
+    problems: list[str] = field(default_factory=list[str])
+    """Of the session itself."""
+    finished: bool = False
 
+    def tell(self, text: str) -> None:
+        print(text, flush=True)
+        self.told.append(text)
 
-def _plan(arguments: argparse.Namespace, seed: int, broker: Broker, *, ordered: bool) -> Plan:
-    seconds = arguments.seconds if arguments.seconds is not None else (300.0 if arguments.long else 0.0)
-    return Plan(seed=seed, broker=broker, seconds=seconds, ordered=ordered, relays=2 if ordered else 3)
+    def verdict(self) -> dict[str, Any]:
+        """The object of the last line; good only once everything is done."""
+        judged = self.arguments.long is not None
+        found = summary(
+            self.results,
+            self.done,
+            self.proofs,
+            seed=self.seed,
+            seconds=time.monotonic() - self.began,
+            good=False,
+            judged=judged,
+        )
+        good = (
+            self.finished
+            and bool(self.results)
+            and all(result.good for result in self.results)
+            and all(each.passed for each in self.done)
+            and all(proof.good for proof in self.proofs)
+            and not found["counts_short"]
+            and not self.problems
+        )
+        form = "long" if judged else "soak" if self.arguments.soak is not None else "short"
+        return found | {
+            "form": form,
+            "date": self.date.isoformat(timespec="seconds"),
+            "command": self.command(),
+            "finished": self.finished,
+            "problems": [*found["problems"], *self.problems],
+            "good": good,
+        }
 
+    def command(self) -> str:
+        """What makes the same run again, without the files that were written."""
+        given = vars(self.arguments) | {"seed": self.seed}
+        words = ["python -m tests.faults"]
+        for name in ("seed", "broker", "mode", "seconds", "kinds", "long", "soak"):
+            value = given[name]
+            if value is not None:
+                words.append(f"--{name} {value:g}" if isinstance(value, float) else f"--{name} {value}")
+        return " ".join([*words, "--no-matrix"] if given["no_matrix"] else words)
 
-def _soak(arguments: argparse.Namespace, seed: int, seconds: float) -> Plan:
-    broker = arguments.broker or BROKERS[seed % len(BROKERS)]
-    return Plan(
-        seed=seed, broker=broker, seconds=seconds, ordered=True, rate=SOAK_RATE, retention=SOAK_RETENTION
-    )
+    def save(self) -> None:
+        """Write the files that were asked for, as far as there is something to write."""
+        if self.arguments.json:
+            self.arguments.json.write_text(json.dumps(self.verdict()) + "\n", encoding="utf-8")
+        if self.arguments.report:
+            self.arguments.report.write_text("\n".join(self.told) + "\n", encoding="utf-8")
+        if self.arguments.plot:
+            self.arguments.plot.write_text(plot.plot(self.results), encoding="utf-8")
 
 
 async def main(arguments: argparse.Namespace) -> int:
     seed: int = arguments.seed if arguments.seed is not None else secrets.randbelow(1_000_000)
-    began, results = time.monotonic(), list[Result]()
-    for plan, kinds in plans(arguments, seed):
-        if arguments.long is not None and time.monotonic() - began > arguments.long * 3600:
+    session = Session(arguments, seed)
+    for number, task in enumerate(tasks(arguments, seed)):
+        reached = arguments.long is not None and number >= in_one_pass(arguments)
+        if reached and time.monotonic() - session.began > arguments.long * 3600:
             break
-        result = await run(plan, kinds, _tell)
-        results.append(result)
-        _tell(report.table(result))
-    hit = {kind for result in results for kind in result.by_kind}
-    missing = {kind: reason for result in results for kind, reason in result.missing.items()}
-    proofs = list[matrix.Proof]()
+        result = await run(task.plan, task.kinds, session.tell, task.goals)
+        session.results.append(result)
+        session.tell(report.table(result))
+        session.save()
+    if arguments.long is not None:
+        session.tell("suites")
+        for group in suites(seed):
+            session.done += await asyncio.to_thread(run_all, group, session.tell)
+            session.save()
     if not arguments.no_matrix and arguments.soak is None:
-        proofs = matrix.prove(
-            hit,
-            missing,
-            seed,
-            every_broker=arguments.long is not None,
-            records=arguments.records,
-            tell=_tell,
-        )
-    if arguments.plot:
-        arguments.plot.write_text(report.plot(results))
-    _tell(report.timeline(results))
-    if proofs:
-        _tell(matrix.table(proofs))
-    good = bool(results) and all(result.good for result in results) and all(proof.good for proof in proofs)
-    line = report.summary(results, proofs, seed, time.monotonic() - began, good)
-    if arguments.json:
-        arguments.json.write_text(line + "\n")
-    print(line)
-    return 0 if good else 1
+        try:
+            session.proofs = await asyncio.to_thread(_prove, session)
+        except Exception as error:
+            # An hour of verdicts is not to be lost because the tests of single rows took too long.
+            session.problems.append(f"the matrix was broken off: {type(error).__name__}: {error}")
+            session.tell(session.problems[-1])
+    session.tell(report.timeline(session.results))
+    if session.proofs:
+        session.tell(matrix.table(session.proofs))
+    session.finished = True
+    found = session.verdict()
+    for shortfall in found["counts_short"]:
+        session.tell(f"NOT REACHED {shortfall}")
+    session.save()
+    print(json.dumps(found))
+    return 0 if found["good"] else 1
 
 
-def _tell(text: str) -> None:
-    print(text, flush=True)
+def _prove(session: Session) -> list[matrix.Proof]:
+    felt = {(kind, result.plan.broker) for result in session.results for kind in result.by_kind}
+    missing = {kind: reason for result in session.results for kind, reason in result.missing.items()}
+    return matrix.prove(
+        felt,
+        missing,
+        session.seed,
+        brokers={result.plan.broker for result in session.results},
+        every_broker=session.arguments.long is not None,
+        records=session.arguments.records,
+        tell=session.tell,
+    )
 
 
 def _arguments() -> argparse.Namespace:
@@ -110,20 +157,23 @@ def _arguments() -> argparse.Namespace:
         "--seed", type=int, help="decides brokers and order of faults; printed when not given"
     )
     parser.add_argument("--broker", choices=BROKERS, help="this one alone, instead of the seed's")
+    parser.add_argument("--mode", choices=("ordered", "side-by-side"), help="this kind of run alone")
     parser.add_argument(
-        "--seconds", type=float, help="at least so long for each run (0; 300 in the long form)"
+        "--seconds", type=float, help="at least so long for each run, which ends not before all was felt"
     )
     parser.add_argument("--kinds", help=f"some of: {', '.join(KINDS)}")
     parser.add_argument(
-        "--long", type=float, nargs="?", const=4.0, metavar="HOURS", help="run after run, 4 h"
-    )
+        "--long", type=float, nargs="?", const=0.0, metavar="HOURS",
+        help="every broker in both modes until the counts are reached, and then on until so many hours are over",
+    )  # fmt: skip
     parser.add_argument("--soak", type=float, metavar="SECONDS", help="break nothing and see what grows")
     parser.add_argument("--no-matrix", action="store_true", help="leave out the tests of single rows")
     parser.add_argument(
         "--records", type=Path, nargs="+", default=(), metavar="FILE",
         help="JUnit records of test runs just made, oldest first; their results count, and no test is run again",
     )  # fmt: skip
-    parser.add_argument("--json", type=Path, help="also write the last line to a file")
+    parser.add_argument("--json", type=Path, help="also write the last line to a file, after every run")
+    parser.add_argument("--report", type=Path, help="also write what is printed to a file")
     parser.add_argument("--plot", type=Path, help="write the timeline as SVG")
     arguments = parser.parse_args()
     if arguments.kinds and (unknown := set(arguments.kinds.split(",")) - set(KINDS)):

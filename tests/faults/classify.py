@@ -10,11 +10,23 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A row of the ledger: where its message stands in its key, None when order is not promised."""
+    """A row of the ledger: where its message stands in its key, None when order is not promised, and what it says."""
 
     key: str | None = None
     place: int | None = None
     poison: bool = False
+    content: str = ""
+    """The writer's digest of everything that it wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A message as somebody read it from the broker: the digest of what it said, and where or when it was."""
+
+    event_id: str
+    content: str = ""
+    partition: int = 0
+    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +41,8 @@ class Step:
     new_token: str | None = None
     held: float | None = None
     """For how many seconds the old lease had been held."""
+    miscount: bool = False
+    """Whether attempts were charged or given back otherwise than they should be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +50,15 @@ class Evidence:
     """All that a run leaves behind.
 
     ``history`` has the writers' lines, ``ledger`` what was committed, ``states`` the end of each row of the table,
-    ``stored`` what the broker has in its order, ``arrived`` what the consumer saw meanwhile, with the time.
+    ``stored`` what the broker has in its order, read at the end, ``arrived`` what each consumer saw meanwhile.
     """
 
     history: Sequence[Mapping[str, Any]]
     ledger: Mapping[str, Committed]
     states: Mapping[str, str]
     trail: Sequence[Step]
-    stored: Sequence[str]
-    arrived: Sequence[tuple[float, str]]
+    stored: Sequence[Seen]
+    arrived: Mapping[str, Sequence[Seen]]
 
 
 @dataclass(slots=True)
@@ -65,24 +79,40 @@ class Verdict:
     broken_commits: list[str] = field(default_factory=list[str])
     """Committed as the writer knows and not in the ledger, or the other way round: the database's own failure."""
     stale_writes_accepted: list[str] = field(default_factory=list[str])
+    altered: list[str] = field(default_factory=list[str])
+    """Somebody read something else than what was written: payload, key, headers or topic."""
+    split_keys: list[str] = field(default_factory=list[str])
+    """Keys, not ids: their messages are in more than one partition, and nobody keeps them in order there."""
+    delivered_poison: list[str] = field(default_factory=list[str])
+    """Messages without a destination that arrived at one."""
+    miscounted: list[str] = field(default_factory=list[str])
+    """A claim did not charge an attempt, or what was given back undispatched had paid for it."""
+    unseen: list[str] = field(default_factory=list[str])
+    """The broker has them, and not every consumer came to see them."""
+
+    @property
+    def wrong(self) -> dict[str, list[str]]:
+        """What must not be, by its name; empty when everything is as promised."""
+        return {name: found for name in FAILURES if (found := getattr(self, name))}
 
     @property
     def good(self) -> bool:
-        return not (
-            self.lost
-            or self.phantom
-            or self.reordered
-            or self.stale_writes_accepted
-            or self.dead_unplanned
-            or self.broken_commits
-        )
+        return not self.wrong
+
+
+FAILURES = (
+    "lost", "phantom", "reordered", "stale_writes_accepted", "dead_unplanned", "broken_commits", "altered",
+    "split_keys", "delivered_poison", "miscounted", "unseen",
+)  # fmt: skip
+"""The lists of a verdict of which each must be empty."""
 
 
 def classify(evidence: Evidence, *, lock_ttl: float) -> Verdict:
     """Every id that anybody mentioned, in one place or another."""
     verdict, ledger = Verdict(), evidence.ledger
-    times = Counter(evidence.stored)
-    seen = set(times) | {event_id for _, event_id in evidence.arrived}
+    order = [seen.event_id for seen in evidence.stored]
+    times = Counter(order)
+    arrived = {name: {seen.event_id for seen in several} for name, several in evidence.arrived.items()}
     verdict.committed = len(ledger)
     verdict.dead = [event_id for event_id in ledger if evidence.states.get(event_id) == "dead"]
     verdict.dead_unplanned = [event_id for event_id in verdict.dead if not ledger[event_id].poison]
@@ -90,10 +120,17 @@ def classify(evidence: Evidence, *, lock_ttl: float) -> Verdict:
     verdict.duplicates = sum(count - 1 for count in times.values())
     dead = set(verdict.dead)
     verdict.lost = [event_id for event_id in ledger if event_id not in times and event_id not in dead]
-    verdict.phantom = [event_id for event_id in seen if event_id not in ledger]
+    verdict.phantom = [event_id for event_id in set(times).union(*arrived.values()) if event_id not in ledger]
     verdict.phantom += too_early(evidence)
-    verdict.reordered = reordered(evidence.stored, ledger)
+    verdict.reordered = reordered(order, ledger)
+    verdict.altered = altered(evidence)
+    verdict.split_keys = split_keys(evidence.stored, ledger)
+    verdict.delivered_poison = [
+        event_id for event_id in times if event_id in ledger and ledger[event_id].poison
+    ]
+    verdict.unseen = [event_id for event_id in times if any(event_id not in ids for ids in arrived.values())]
     verdict.stale_writes_accepted = stale_writes(evidence.trail, lock_ttl)
+    verdict.miscounted = list(dict.fromkeys(step.event_id for step in evidence.trail if step.miscount))
     _outcomes(evidence.history, ledger, verdict)
     return verdict
 
@@ -124,7 +161,27 @@ def too_early(evidence: Evidence) -> list[str]:
     for line in evidence.history:
         if line["kind"] == "invoke":
             begun |= dict.fromkeys((*line["kept"], *line["back"]), line["at"])
-    return [event_id for at, event_id in evidence.arrived if event_id in begun and at < begun[event_id]]
+    every = [seen for several in evidence.arrived.values() for seen in several]
+    early = [seen.event_id for seen in every if seen.event_id in begun and seen.at < begun[seen.event_id]]
+    return list(dict.fromkeys(early))
+
+
+def altered(evidence: Evidence) -> list[str]:
+    """What anybody read that is not what its writer wrote."""
+    every = [*evidence.stored, *(seen for several in evidence.arrived.values() for seen in several)]
+    known = [seen for seen in every if seen.event_id in evidence.ledger]
+    wrong = [seen.event_id for seen in known if seen.content != evidence.ledger[seen.event_id].content]
+    return list(dict.fromkeys(wrong))
+
+
+def split_keys(stored: Iterable[Seen], ledger: Mapping[str, Committed]) -> list[str]:
+    """Keys that are in several partitions."""
+    partitions: dict[str, set[int]] = {}
+    for seen in stored:
+        row = ledger.get(seen.event_id)
+        if row is not None and row.key is not None:
+            partitions.setdefault(row.key, set()).add(seen.partition)
+    return sorted(key for key, several in partitions.items() if len(several) > 1)
 
 
 def reordered(stored: Iterable[str], ledger: Mapping[str, Committed]) -> list[str]:

@@ -1,6 +1,9 @@
 """A consumer that reads while everything breaks, and comes back as often as it must. Run with its orders as JSON.
 
-Its journal has a line for each batch: the event ids and when they came. Ends on SIGTERM.
+    python -m tests.faults.consumer_process '{"broker": "nats", "address": "…", "queue": "faults.live", …}'
+
+With ``group`` the broker keeps count of what was read, else the consumer itself does. Its journal has a line for each
+batch: the event ids, digests of their content and when they came. Ends on SIGTERM.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.faults import brokers
+from tests.faults import groups, readers
 from tests.integration.relay.journal import Journal
 
 IDLE_SECONDS = 4.0
@@ -25,16 +28,24 @@ STUCK_SECONDS = 15.0
 
 
 async def read(orders: dict[str, Any], journal: Journal, after: dict[int, int]) -> None:
-    async with brokers.READERS[orders["broker"]](orders["address"], brokers.LIVE, after) as reader:
+    opened = (groups if orders["group"] else readers).READERS[orders["broker"]]
+    async with opened(orders["address"], orders["queue"], after) as reader:
         last = time.monotonic()
         while time.monotonic() - last < IDLE_SECONDS:
             async with asyncio.timeout(STUCK_SECONDS):
                 found = await reader.some()
             if found:
                 last = time.monotonic()
-                journal.write("arrived", ids=[event_id for _, _, event_id in found])
-                for place, position, _ in found:
-                    after[place] = max(after.get(place, -1), position)
+                journal.write(
+                    "arrived",
+                    consumer=orders["queue"],
+                    ids=[record.event_id for record in found],
+                    contents=[record.content for record in found],
+                )
+                for record in found:
+                    after[record.partition] = max(after.get(record.partition, -1), record.position)
+                async with asyncio.timeout(STUCK_SECONDS):
+                    await reader.done()
 
 
 async def main(orders: dict[str, Any]) -> None:

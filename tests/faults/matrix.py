@@ -6,12 +6,12 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from tests.faults.plan import BROKERS
+from tests.faults.plan import BROKERS, Broker
 from tests.faults.processes import ROOT
 from tests.faults.rows import ROWS, Row
 from tests.services.sources import missing_is_failure
@@ -35,6 +35,17 @@ class Ran:
     why: str = ""
 
 
+class Standing(StrEnum):
+    """How much of a row was shown. Only `NOT_SHOWN` is a failure."""
+
+    SHOWN = "shown"
+    IN_PART = "in part"
+    """All of it that this machine can have, and not the rest."""
+    ABSENT = "absent"
+    """Nothing of it, because this machine can have none."""
+    NOT_SHOWN = "NOT SHOWN"
+
+
 @dataclass(frozen=True, slots=True)
 class Proof:
     """What was shown of one row. ``gaps`` say what was not; ``absent`` what this machine cannot have."""
@@ -45,44 +56,80 @@ class Proof:
     absent: tuple[str, ...]
 
     @property
+    def standing(self) -> Standing:
+        if self.gaps or not (self.shown or self.absent):
+            return Standing.NOT_SHOWN
+        if not self.absent:
+            return Standing.SHOWN
+        return Standing.IN_PART if self.shown else Standing.ABSENT
+
+    @property
     def good(self) -> bool:
-        return not self.gaps and bool(self.shown or self.absent)
+        return self.standing is not Standing.NOT_SHOWN
+
+
+def absent_rows(proofs: Sequence[Proof]) -> int:
+    """How many rows were shown in part or not at all because this machine lacks something: good, and no full proof."""
+    return sum(proof.standing in (Standing.IN_PART, Standing.ABSENT) for proof in proofs)
 
 
 def prove(
-    felt: set[str],
+    felt: set[tuple[str, Broker]],
     missing: Mapping[str, str],
     seed: int,
     *,
+    brokers: Collection[Broker] = (),
     every_broker: bool,
     records: Sequence[Path] = (),
     tell: Callable[[str], None],
 ) -> list[Proof]:
-    """Run the tests of every row, and say of each row what was shown. ``felt`` are the kinds that were hit.
+    """Run the tests of every row, and say of each row what was shown. ``felt`` are the kinds that were hit, and where.
 
+    With ``every_broker`` each kind must have been felt on each of the ``brokers`` that the run went through.
     With ``records`` of test runs just made, as pytest writes them, their results count and nothing is run again.
     """
     chosen = {row.number: wanted(row, seed, every_broker=every_broker) for row in ROWS}
     tests = sorted({test for several in chosen.values() for test in several})
     tell(f"matrix: {len(tests)} tests for {len(ROWS)} rows")
     ran = latest(records) if records else run_tests(tests)
-    return [judge(row, chosen[row.number], felt, missing, ran) for row in ROWS]
+    each = brokers if every_broker else ()
+    return [judge(row, chosen[row.number], felt, missing, ran, brokers=each) for row in ROWS]
 
 
 def wanted(row: Row, seed: int, *, every_broker: bool) -> tuple[str, ...]:
     """The tests of a row that are to run: of the brokers' all, or those of the one whose turn it is."""
-    turn = [broker for broker in (*BROKERS[seed % 3 :], *BROKERS[: seed % 3]) if broker in row.by_broker]
+    turn: list[Broker] = [
+        broker for broker in (*BROKERS[seed % 3 :], *BROKERS[: seed % 3]) if broker in row.by_broker
+    ]
     picked = turn if every_broker else turn[:1]
     return row.tests + tuple(test for broker in picked for test in row.by_broker[broker])
 
 
 def judge(
-    row: Row, tests: Sequence[str], felt: set[str], missing: Mapping[str, str], ran: Sequence[Ran]
+    row: Row,
+    tests: Sequence[str],
+    felt: set[tuple[str, Broker]],
+    missing: Mapping[str, str],
+    ran: Sequence[Ran],
+    *,
+    brokers: Collection[Broker] = (),
 ) -> Proof:
-    """A row is shown when all its kinds were felt and all its tests passed; what cannot be had is said."""
-    shown = [kind for kind in row.kinds if kind in felt]
-    absent = [f"{kind}: {missing[kind]}" for kind in row.kinds if kind in missing and kind not in felt]
-    gaps = [f"{kind} was not felt" for kind in row.kinds if kind not in felt and kind not in missing]
+    """A row is shown when all its kinds were felt and all its tests passed; what cannot be had is said.
+
+    A kind must have been felt on each of ``brokers``; without them, on any.
+    """
+    shown: list[str] = []
+    absent: list[str] = []
+    gaps: list[str] = []
+    for kind in row.kinds:
+        where = {broker for each, broker in felt if each == kind}
+        lacking = [broker for broker in BROKERS if broker in brokers and broker not in where]
+        if where and not lacking:
+            shown.append(kind)
+        elif kind in missing:
+            absent.append(f"{kind}: {missing[kind]}")
+        else:
+            gaps.append(f"{kind} was not felt" + f" on {', '.join(lacking)}" * bool(where))
     for test in tests:
         of_it = [each for each in ran if _belongs(each.test, test)]
         failed = [each for each in of_it if each.fate is Fate.FAILED]
@@ -152,11 +199,10 @@ def table(proofs: Sequence[Proof]) -> str:
     """The matrix with what was shown of each row."""
     lines = ["fault matrix"]
     for proof in proofs:
-        verdict = "shown" if proof.good and not proof.absent else "in part" if proof.good else "NOT SHOWN"
         kinds = [shown for shown in proof.shown if "/" not in shown]
         tests = len(proof.shown) - len(kinds)
         how = ", ".join([*kinds, *([f"{tests} test{'s' * (tests > 1)}"] if tests else [])])
-        lines.append(f"  {proof.row.number:>2}  {proof.row.fault:<74} {verdict:<9} {how}")
+        lines.append(f"  {proof.row.number:>2}  {proof.row.fault:<74} {proof.standing:<9} {how}")
         lines += [f"      not here: {reason}" for reason in proof.absent]
         lines += [f"      GAP: {gap}" for gap in proof.gaps]
     return "\n".join(lines)

@@ -1,22 +1,30 @@
-"""Which fault comes when. Every kind that is asked for comes once, in the seed's order; then they come by chance."""
+"""Which fault comes when: every kind once, in the seed's order; then what the goals lack, or what chance brings."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tests.faults.aims import served, short_of, wanting
 from tests.faults.journal import NotHere, NotHit
 from tests.faults.kinds import KINDS, broker, network
+from tests.faults.kinds.process import points
 from tests.faults.world import World
 
 TRIES = 5
 TOGETHER = 0.5
+TOWARDS_GOALS = 0.85
+"""How many of the faults serve the goals, while there is time for others."""
+CEILING_SECONDS = 1800.0
 BROKER_SIDE = frozenset(fault.__name__ for fault in (*broker.FAULTS, *network.BROKER_FAULTS))
 """Kinds that leave the database and the processes alone, and so can be had beside one that breaks these."""
+BOTH_SIDES = frozenset(["stop_relay_cut_off"])
+"""Kinds that are to be had alone: they break the way to the broker and that to the database."""
 PAUSE_SECONDS = (0.2, 1.0)
 OFTEN = {
     "kill_relay": 8, "kill_relay_at_a_point": 6, "kill_writer": 8, "kill_postgres": 3, "kill_broker": 3,
@@ -40,43 +48,75 @@ class Deed:
 
 
 async def rage(
-    world: World, kinds: Sequence[str], seconds: float, tell: Callable[[Deed], None]
+    world: World,
+    kinds: Sequence[str],
+    seconds: float,
+    tell: Callable[[Deed], None],
+    *,
+    goals: Mapping[str, int] | None = None,
+    ceiling: float = CEILING_SECONDS,
 ) -> tuple[list[Deed], dict[str, str]]:
-    """Break things for so many seconds, and until every kind has been felt; a kind that nobody feels is tried again.
+    """Break things for so many seconds, and until every kind has been felt and the ``goals`` of `short_of` are reached.
 
-    Ends early when nothing works any more after a fault. Returns what was done, and the kinds that this machine cannot
-    have with the reason.
+    A kind that nobody feels is tried again. ``ceiling`` seconds are the end, whatever the goals lack by then; so is a
+    fault after which nothing works any more. Returns what was done, and the kinds that this machine cannot have with
+    the reason. The seed decides which kinds come, in which order; only what has to be tried again depends on timing.
     """
+    aims = served(goals or {}, kinds, [*KINDS])
+    chance = random.Random(f"nemesis:{world.plan.seed}:{world.plan.broker}:{world.plan.ordered}")
     deeds: list[Deed] = []
     missing: dict[str, str] = {}
     tries: Counter[str] = Counter()
-    queue, end = [*kinds], time.monotonic() + seconds
-    world.random.shuffle(queue)
-    while queue or time.monotonic() < end:
+    felt: Counter[str] = Counter()
+    began = time.monotonic()
+    queue = [*kinds]
+    chance.shuffle(queue)
+    while True:
+        passed = time.monotonic() - began
         available = [kind for kind in kinds if kind not in missing]
-        if not available:
+        short = short_of(aims, felt, points(world), world.visited)
+        if not available or passed > max(ceiling, seconds) or not (queue or short or passed < seconds):
             break
-        together = (queue.pop(),) if queue else _by_chance(world, available)
-        await asyncio.sleep(world.random.uniform(*PAUSE_SECONDS))
+        needed = wanting(short, available)
+        if queue:
+            together: tuple[str, ...] = (queue.pop(),)
+        elif needed and (passed >= seconds or chance.random() < TOWARDS_GOALS):
+            together = (_weighed(chance, needed),)
+        elif passed < seconds:
+            together = _by_chance(chance, available)
+        else:
+            break  # what is lacking cannot be had here
+        await asyncio.sleep(chance.uniform(*PAUSE_SECONDS))
         done = await _together(world, together, missing)
         for deed in done:
             deeds.append(deed)
             tell(deed)
             tries[deed.kind] += 1
-            if not deed.hit and len(together) == 1 and tries[deed.kind] < TRIES:
+            felt[deed.kind] += deed.hit
+            if not felt[deed.kind] and len(together) == 1 and tries[deed.kind] < TRIES:
                 queue.insert(0, deed.kind)
         if any(deed.recovered is None for deed in done):
             break
     return deeds, missing
 
 
-def _by_chance(world: World, kinds: Sequence[str]) -> tuple[str, ...]:
+def lacking(
+    world: World, goals: Mapping[str, int], kinds: Sequence[str], felt: Mapping[str, int]
+) -> dict[str, int]:
+    """What a run has come short of, of the goals that its kinds can reach."""
+    return short_of(served(goals, kinds, [*KINDS]), felt, points(world), world.visited)
+
+
+def _weighed(chance: random.Random, weights: Mapping[str, int]) -> str:
+    return chance.choices([*weights], [*weights.values()])[0]
+
+
+def _by_chance(chance: random.Random, kinds: Sequence[str]) -> tuple[str, ...]:
     """One fault, or two at once: one on the brokers' side and one of processes or the database."""
-    weights = [OFTEN.get(kind, 1) for kind in kinds]
-    first = world.random.choices(kinds, weights)[0]
-    others = [kind for kind in kinds if kind not in BROKER_SIDE]
-    if first in BROKER_SIDE and others and world.random.random() < TOGETHER:
-        return first, world.random.choice(others)
+    first = _weighed(chance, {kind: OFTEN.get(kind, 1) for kind in kinds})
+    others = [kind for kind in kinds if kind not in BROKER_SIDE | BOTH_SIDES]
+    if first in BROKER_SIDE and others and chance.random() < TOGETHER:
+        return first, chance.choice(others)
     return (first,)
 
 

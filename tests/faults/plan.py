@@ -47,6 +47,8 @@ class Plan:
     """Transactions a second of each writer."""
     retention: float = 7 * 86400.0
     """Seconds until what is published is deleted."""
+    dead_retention: float | None = None
+    """Seconds until dead letters are deleted; None keeps them."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -54,11 +56,16 @@ class Plan:
 
     @property
     def cleaner(self) -> dict[str, Any]:
-        return {"retention": self.retention, "interval": max(1.0, min(60.0, self.retention / 10))}
+        interval = max(1.0, min(60.0, self.retention / 10))
+        return {"retention": self.retention, "dead_retention": self.dead_retention, "interval": interval}
+
+    @property
+    def mode(self) -> str:
+        return "ordered" if self.ordered else "side by side"
 
     @property
     def name(self) -> str:
-        return f"{self.broker}, {'ordered' if self.ordered else 'side by side'}, seed {self.seed}"
+        return f"{self.broker}, {self.mode}, seed {self.seed}"
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.faults.moments import Act
 from tests.services.run import Child, Command, Run
 
 ROOT = Path(__file__).parents[2]
-MOST_GENERATIONS = 500
-"""How often one relay may be started in a run: each time it has a database role of its own."""
 
 
 @dataclass(slots=True)
@@ -69,6 +68,14 @@ class Place:
     def send(self, number: signal.Signals) -> None:
         self.running.process.send(number)
 
+    async def freeze(self) -> None:
+        """SIGSTOP; returns once it stands still."""
+        await asyncio.to_thread(self.running.process.freeze)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self.send(signal.SIGCONT)
+
     async def kill(self) -> int | None:
         """SIGKILL; its exit code, -9 unless it had ended before."""
         self._notice()
@@ -96,12 +103,18 @@ class Place:
 
 @dataclass(slots=True)
 class RelayPlace(Place):
-    """A relay connects as a role of its own each time, so that the database can tell who wrote what."""
+    """A relay tells the database its name when it connects, so that it can tell who wrote what."""
 
     dsn: str = ""
 
     def at_start(self) -> dict[str, Any]:
-        return {"dsn": self.dsn.replace("//postgres@", f"//{role(self.name)}@")}
+        return {"dsn": f"{self.dsn}?faults.relay={self.name}"}
+
+    def order(self, point: str = "", nth: int = 1, act: Act = "kill") -> None:
+        """Have the running relay do something to itself at a moment of its work, and tell its vitals now."""
+        file = Path(self.orders["journal"]).with_name(f"{self.name}.order")
+        file.write_text(json.dumps({"point": point, "nth": nth, "act": act}))
+        self.send(signal.SIGUSR2)
 
 
 @dataclass(slots=True)
@@ -112,13 +125,3 @@ class WriterPlace(Place):
 
     def at_start(self) -> dict[str, Any]:
         return {"seed": f"{self.seed}:{self.name}"}
-
-
-def role(name: str) -> str:
-    return name.replace(".", "_")
-
-
-def roles(relays: int) -> str:
-    """The statement that makes every role that a run's relays may need."""
-    names = [role(f"r{place}.{number}") for place in range(relays) for number in range(MOST_GENERATIONS)]
-    return ";".join(f'CREATE ROLE "{name}" LOGIN SUPERUSER' for name in names)

@@ -1,7 +1,7 @@
 """A real relay to a real broker, with a journal of what it tells its observers. Run with its orders as JSON.
 
-SIGTERM stops it in order, SIGUSR1 makes it block its event loop for longer than a lease, and ``point`` names a moment
-at which it kills itself.
+SIGTERM stops it in order. SIGUSR2 lets it tell its vitals and read its orders anew, from a file beside its journal:
+they name a moment of its work, and what it is to do to itself when that moment comes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,20 @@ from outbox_core.cleaner import CleanerSettings
 from outbox_core.dispatcher import Outcome
 from outbox_core.errors import StorageTimeout, StorageUnavailable
 from outbox_core.meta import DispatchedMessage
-from outbox_core.observer import Claimed, Dispatched, Event, LeaseLost, Measured, Published, Stopped
+from outbox_core.observer import Claimed, Dispatched, Event, Failed, LeaseLost, Measured, Published, Stopped
 from outbox_core.relay import Relay
 from outbox_core.relay.settings import RelaySettings
 from outbox_core.store import Store
 from outbox_core.stores.postgres.store import PostgresStore
 from tests.faults import brokers
+from tests.faults.moments import Moments, WatchedStore
 from tests.faults.plan import TABLE
-from tests.integration.relay.faults import Faults, FaultyStore
 from tests.integration.relay.journal import Journal
 
 RETRY_SECONDS = 0.5
 VITALS_SECONDS = 2.0
+BLOCK_MORE_SECONDS = 3.0
+"""For how much longer than a lease the event loop is blocked: others take its rows only now and then."""
 _DETAILS = ("term", "reason", "error", "retry_in", "abandoned", "write", "charged", "destination")
 
 
@@ -55,33 +57,50 @@ class Witness:
                 return
             case Published():
                 details |= {"rows": len(event.messages), "wall": time.time()}
-            case LeaseLost():
+            case LeaseLost() | Failed():
                 details["event_id"] = str(event.message.event_id)
             case _:
                 pass
         self._journal.write("event", name=kind, relay=self._name, **details)
 
 
-def dispatcher(orders: dict[str, Any], faults: Faults) -> Any:
-    """The adapter as it is, with the moments around a window when one of them is meant."""
+def dispatcher(orders: dict[str, Any], moments: Moments) -> Any:
+    """The adapter as it is, with the moments around a window."""
     adapter = brokers.dispatcher(orders["broker"], orders["address"], orders["settings"]["dispatch_timeout"])
-    if orders["point"].startswith("dispatch."):
-        window = adapter.dispatch_many
+    window = adapter.dispatch_many
 
-        async def dispatch_many(
-            messages: Sequence[DispatchedMessage], /, *, deadline: float
-        ) -> Sequence[Outcome]:
-            return await faults.around("dispatch", lambda: window(messages, deadline=deadline))
+    async def dispatch_many(
+        messages: Sequence[DispatchedMessage], /, *, deadline: float
+    ) -> Sequence[Outcome]:
+        return await moments.around("dispatch", lambda: window(messages, deadline=deadline))
 
-        adapter.dispatch_many = dispatch_many
+    adapter.dispatch_many = dispatch_many
     return adapter
 
 
-async def tell_vitals(journal: Journal, name: str) -> None:
-    """What a leak would show in, every few seconds."""
-    while True:
-        journal.write("vitals", relay=name, tasks=len(asyncio.all_tasks()), **_of_process())
-        await asyncio.sleep(VITALS_SECONDS)
+class Vitals:
+    """What a leak would show in, and how much was heard and asked for."""
+
+    def __init__(self, journal: Journal, name: str, moments: Moments) -> None:
+        self._journal = journal
+        self._name = name
+        self._moments = moments
+        self.stores: list[WatchedStore] = []
+
+    def tell(self) -> None:
+        self._journal.write(
+            "vitals",
+            relay=self._name,
+            tasks=len(asyncio.all_tasks()),
+            hints=sum(store.hints for store in self.stores),
+            claims=self._moments.claims,
+            **_of_process(),
+        )
+
+    async def tell_for_ever(self) -> None:
+        while True:
+            self.tell()
+            await asyncio.sleep(VITALS_SECONDS)
 
 
 def _of_process() -> dict[str, float]:
@@ -92,27 +111,33 @@ def _of_process() -> dict[str, float]:
 
 async def main(orders: dict[str, Any]) -> None:
     journal = Journal(Path(orders["journal"]))
-    faults = Faults(journal, orders["point"], orders["nth"])
     settings = RelaySettings(**orders["settings"])
+    moments = Moments(journal, orders["name"], settings.lock_ttl + BLOCK_MORE_SECONDS)
+    vitals = Vitals(journal, orders["name"], moments)
 
-    def faulty_store() -> Store:
-        store = PostgresStore(
-            orders["dsn"],
-            timeout=settings.database_timeout,
-            takeover=settings.takeover,
-            name=f"outbox:public.{TABLE}",
+    def store() -> Store:
+        opened = WatchedStore(
+            PostgresStore(
+                orders["dsn"],
+                timeout=settings.database_timeout,
+                takeover=settings.takeover,
+                name=f"outbox:public.{TABLE}",
+            ),
+            moments,
         )
-        return FaultyStore(store, faults)
+        vitals.stores.append(opened)
+        return opened
 
-    def block() -> None:
-        journal.write("event", name="Blocked", relay=orders["name"])
-        time.sleep(settings.lock_ttl + 1.0)
+    def obey() -> None:
+        told = json.loads(Path(orders["journal"]).with_name(f"{orders['name']}.order").read_text())
+        moments.order(**told)
+        vitals.tell()
 
     witness = Witness(journal, orders["name"])
     relay = Relay(
-        faulty_store if orders["point"] else orders["dsn"],
+        store,
         table=TABLE,
-        dispatcher=dispatcher(orders, faults),
+        dispatcher=dispatcher(orders, moments),
         observers=[witness],
         cleaner=CleanerSettings(**orders["cleaner"]),
         **orders["settings"],
@@ -122,11 +147,24 @@ async def main(orders: dict[str, Any]) -> None:
         journal.write("event", name="Ended", relay=orders["name"])
         os._exit(0)
 
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGUSR1, block)
+    loop: Any = asyncio.get_running_loop()
+    listen = loop.add_signal_handler
+
+    def heed(number: signal.Signals, callback: Callable[..., object], *arguments: object) -> None:
+        """Whoever asks for SIGTERM gets it, the relay itself too, once it is on record that it came."""
+
+        def told() -> None:
+            if number == signal.SIGTERM:
+                journal.write("event", name="Told", relay=orders["name"])
+            callback(*arguments)
+
+        listen(number, told)
+
+    loop.add_signal_handler = heed
+    loop.add_signal_handler(signal.SIGUSR2, obey)
     loop.add_signal_handler(signal.SIGTERM, leave)  # until the relay itself answers to it
     journal.write("event", name="Running", relay=orders["name"])
-    vitals = asyncio.create_task(tell_vitals(journal, orders["name"]))
+    telling = asyncio.create_task(vitals.tell_for_ever())
     while True:
         try:
             await relay.run(grace=orders["grace"])
@@ -138,7 +176,7 @@ async def main(orders: dict[str, Any]) -> None:
             loop.add_signal_handler(signal.SIGTERM, leave)
             journal.write("event", name="NotStarted", relay=orders["name"], error=str(error))
             await asyncio.sleep(RETRY_SECONDS)
-    vitals.cancel()
+    telling.cancel()
     journal.write("event", name="Ended", relay=orders["name"])
 
 

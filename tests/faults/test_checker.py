@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.faults.classify import Committed, Evidence, Step, Verdict, classify
+from tests.faults.classify import Committed, Evidence, Seen, Step, Verdict, classify
 from tests.faults.kinds import KINDS
 from tests.faults.matrix import Fate, Ran, exists, judge, latest, read_results, wanted
-from tests.faults.plan import BROKERS, Plan
+from tests.faults.plan import BROKERS, Broker, Plan
 from tests.faults.processes import Place
 from tests.faults.rows import ROWS, Row
 from tests.faults.trial import Result
@@ -23,6 +23,10 @@ PUBLISHED = Step("a1", "r0", "leased", "published", "t1", None, 0.1)
 
 def line(kind: str, kept: str = "", back: str = "", at: float = 1.0) -> dict[str, Any]:
     return {"kind": kind, "kept": kept.split(), "back": back.split(), "at": at}
+
+
+def seen(ids: str, at: float = 2.0) -> list[Seen]:
+    return [Seen(event_id, at=at) for event_id in ids.split()]
 
 
 GOOD = Evidence(
@@ -39,8 +43,8 @@ GOOD = Evidence(
     },
     states={"a1": "published", "a2": "published", "a3": "published", "u1": "published", "p1": "dead"},
     trail=[LEASED, PUBLISHED],
-    stored=["a1", "u1", "a2", "a1", "a3"],
-    arrived=[(2.0, "a1"), (2.1, "u1"), (2.2, "a2"), (2.3, "a1"), (2.4, "a3")],
+    stored=seen("a1 u1 a2 a1 a3"),
+    arrived={"live": seen("a1 u1 a2 a1 a3"), "group": seen("a1 a2 u1 a3")},
 )  # fmt: skip
 
 
@@ -57,33 +61,33 @@ def test_a_good_run_is_counted() -> None:
 
 
 def test_a_loss_is_found_whatever_the_table_says() -> None:
-    verdict = judged(stored=["a1", "u1", "a3"])
+    verdict = judged(stored=seen("a1 u1 a3"))
     assert (verdict.lost, verdict.good) == (["a2"], False)
 
 
 def test_what_only_the_consumer_saw_is_lost_all_the_same() -> None:
-    assert judged(stored=["a1", "a2", "u1"]).lost == ["a3"]
+    assert judged(stored=seen("a1 a2 u1")).lost == ["a3"]
 
 
 @pytest.mark.parametrize("made_up", ["x1", "s1", "u2", "nobody-wrote-it"])
 def test_a_phantom_is_found(made_up: str) -> None:
-    assert judged(stored=[*GOOD.stored, made_up]).phantom == [made_up]
-    verdict = judged(arrived=[*GOOD.arrived, (3.0, made_up)])
+    assert judged(stored=[*GOOD.stored, Seen(made_up)]).phantom == [made_up]
+    verdict = judged(arrived={**GOOD.arrived, "late": [*GOOD.stored, Seen(made_up, at=3.0)]})
     assert (verdict.phantom, verdict.good) == ([made_up], False)
 
 
 def test_what_comes_before_it_was_written_is_a_phantom() -> None:
-    assert judged(arrived=[(0.5, "a1")]).phantom == ["a1"]
+    assert judged(arrived={"live": seen("a1", at=0.5)}).phantom == ["a1"]
 
 
 def test_a_reordering_is_found_and_a_repetition_is_none() -> None:
-    verdict = judged(stored=["a2", "a1", "a3", "u1"])
+    verdict = judged(stored=seen("a2 a1 a3 u1"))
     assert (verdict.reordered, verdict.good) == (["a1"], False)
-    assert judged(stored=["a1", "a2", "a3", "u1", "a1", "a2"]).reordered == []
+    assert judged(stored=seen("a1 a2 a3 u1 a1 a2")).reordered == []
 
 
 def test_a_dead_message_that_was_not_meant_to_die_is_found() -> None:
-    verdict = judged(states={**GOOD.states, "a2": "dead"}, stored=["a1", "a3", "u1"])
+    verdict = judged(states={**GOOD.states, "a2": "dead"}, stored=seen("a1 a3 u1"))
     assert (verdict.dead_unplanned, verdict.lost, verdict.good) == (["a2"], [], False)
 
 
@@ -180,17 +184,21 @@ RAN = [Ran("f.py::test[x]", Fate.PASSED)]
 @pytest.mark.parametrize(
     ("felt", "missing", "ran", "good"),
     [
-        ({"kill"}, {}, RAN, True),
-        (set[str](), {}, RAN, False),
-        (set[str](), {"kill": "no compiler"}, RAN, True),
-        ({"kill"}, {}, [], False),
-        ({"kill"}, {}, [*RAN, Ran("f.py::test[y]", Fate.FAILED)], False),
-        ({"kill"}, {}, [Ran("f.py::test", Fate.SKIPPED, "not root")], True),
-        ({"kill"}, {}, [Ran("f.py::test_other", Fate.PASSED)], False),
+        ({("kill", "nats")}, {}, RAN, True),
+        (set[tuple[str, Broker]](), {}, RAN, False),
+        (set[tuple[str, Broker]](), {"kill": "no compiler"}, RAN, True),
+        ({("kill", "nats")}, {}, [], False),
+        ({("kill", "nats")}, {}, [*RAN, Ran("f.py::test[y]", Fate.FAILED)], False),
+        ({("kill", "nats")}, {}, [Ran("f.py::test", Fate.SKIPPED, "not root")], True),
+        ({("kill", "nats")}, {}, [Ran("f.py::test_other", Fate.PASSED)], False),
     ],
 )
 def test_a_row_is_proven_or_not(
-    felt: set[str], missing: dict[str, str], ran: list[Ran], good: bool, monkeypatch: pytest.MonkeyPatch
+    felt: set[tuple[str, Broker]],
+    missing: dict[str, str],
+    ran: list[Ran],
+    good: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("OUTBOX_TEST_REQUIRE", raising=False)
     assert judge(ROW, ROW.tests, felt, missing, ran).good is good

@@ -10,7 +10,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.integration.relay.bench import TABLE, Bench, ignore, prepared
+from outbox_core.observer import Claimed, Reconnecting
+from tests.integration.relay.bench import TABLE, Bench, ignore, prepared, until
 from tests.services.account import unprivileged
 from tests.services.postgres import PostgresServer
 
@@ -19,6 +20,9 @@ MIB = 1024 * 1024
 LEFT = 2 * MIB
 """Bytes that stay free when the disk is filled."""
 CHARACTERS = 100_000
+BYTES, MESSAGES = 700, 20
+"""Of each message in hexadecimal digits, so that a page has few; and of each transaction."""
+DISK_FULL = "53100"
 
 
 async def test_a_full_disk_fails_whole_transactions_and_ends(
@@ -44,8 +48,43 @@ async def test_a_full_disk_fails_whole_transactions_and_ends(
                 filler.unlink()
                 await bench.enqueue("last")
                 assert await bench.settled() == {"published": committed + 1}
-            await bench.connection.execute(f"DROP TABLE {TABLE}")
-            await bench.connection.execute("DROP TABLESPACE small")
+            await _remove(bench)
+
+
+async def test_a_relay_that_cannot_write_waits_and_burns_no_attempt(
+    private_postgres: PostgresServer, small_disk: Path
+) -> None:
+    with private_postgres.fresh_database("disk") as database:
+        async with prepared(database) as bench:
+            await _move(bench, small_disk)
+            # Without the room that pages keep for it, a lease needs a page of its own.
+            await bench.connection.execute(f"ALTER TABLE {TABLE} SET (fillfactor = 100)")
+            filler = _fill(small_disk)
+            committed = await _enqueue_until_full(bench)
+            async with bench.relay(ignore):
+                await until(lambda: any(DISK_FULL in said.error for said in bench.heard.of(Reconnecting)))
+                assert not bench.heard.of(Claimed)
+                assert await bench.states() == {"pending": committed}
+
+                filler.unlink()
+                assert await bench.settled() == {"published": committed}
+            assert {row["attempts"] for row in await bench.rows()} == {1}
+            await _remove(bench)
+
+
+async def _enqueue_until_full(bench: Bench) -> int:
+    """Fill what is left of the disk with messages; how many were committed."""
+    for committed in range(0, 20_000, MESSAGES):
+        try:
+            await bench.enqueue(*(secrets.token_hex(BYTES) for _ in range(MESSAGES)))
+        except asyncpg.DiskFullError:
+            return committed
+    raise AssertionError("the disk never was full")
+
+
+async def _remove(bench: Bench) -> None:
+    await bench.connection.execute(f"DROP TABLE {TABLE}")
+    await bench.connection.execute("DROP TABLESPACE small")
 
 
 async def _move(bench: Bench, disk: Path) -> None:

@@ -6,17 +6,20 @@ import asyncio
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.faults import brokers, soak
-from tests.faults.classify import Committed, Evidence, Step, Verdict, classify
-from tests.faults.nemesis import Deed, rage
+from tests.faults import readers, roles, soak
+from tests.faults.classify import Committed, Evidence, Seen, Step, Verdict, classify
+from tests.faults.nemesis import Deed, lacking, rage
 from tests.faults.plan import TABLE, Plan
+from tests.faults.stops import Stop, stops
 from tests.faults.world import EXIT_SECONDS, World, opened
 
-CATCH_UP_SECONDS = 20.0
+CATCH_UP_SECONDS = 45.0
+RUN_SECONDS = 3600.0
+"""How much longer than its plan says a run may take before it is given up."""
 _STATES = f"SELECT event_id, faults_state(published_at, dead_at, lock_token) AS state FROM {TABLE}"  # noqa: S608
 _TRAIL = "SELECT *, extract(epoch FROM held)::float8 AS held_seconds FROM faults_trail ORDER BY number"
 
@@ -37,6 +40,8 @@ class Result:
     arrived_at: list[float] = field(default_factory=list[float])
     trends: dict[str, soak.Trend] = field(default_factory=dict[str, soak.Trend])
     """Of a run in which nothing was broken."""
+    stops: list[Stop] = field(default_factory=list[Stop])
+    versions: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def by_kind(self) -> Counter[str]:
@@ -47,10 +52,28 @@ class Result:
         return self.verdict.good and self.verdict.committed > 0 and not self.problems
 
 
-async def run(plan: Plan, kinds: Sequence[str], tell: Callable[[str], None]) -> Result:
-    """Write, break and deliver; then heal, let everything come to rest, and count. Without kinds: measure instead."""
-    result = Result(plan, time.monotonic())
+async def run(
+    plan: Plan, kinds: Sequence[str], tell: Callable[[str], None], goals: Mapping[str, int] | None = None
+) -> Result:
+    """Write, break and deliver; then heal, let everything come to rest, and count. Without kinds: measure instead.
 
+    ``goals`` say how often a kind must be felt at least. What goes wrong with the run itself is one of its problems.
+    """
+    result = Result(plan, time.monotonic())
+    tell(f"run: {plan.name}")
+    try:
+        async with asyncio.timeout(plan.seconds + RUN_SECONDS):
+            await _run(result, kinds, tell, goals or {})
+    except Exception as error:
+        # The verdicts of other runs, maybe of hours, are not to be lost with this one.
+        result.problems.append(f"the run was broken off: {type(error).__name__}: {error}")
+    result.ended = result.ended or time.monotonic()
+    return result
+
+
+async def _run(
+    result: Result, kinds: Sequence[str], tell: Callable[[str], None], goals: Mapping[str, int]
+) -> None:
     def tell_deed(deed: Deed) -> None:
         if deed.recovered is None:
             after = "NOTHING WORKED AFTER THAT"
@@ -60,18 +83,18 @@ async def run(plan: Plan, kinds: Sequence[str], tell: Callable[[str], None]) -> 
         mark = "" if deed.hit else "NOT FELT "
         tell(f"  {deed.began - result.began:6.1f} s  {deed.kind:<22} {mark}{deed.told}; {after}")
 
-    tell(f"run: {plan.name}")
+    plan = result.plan
     async with opened(plan) as world:
         await world.until_working()
         result.began = time.monotonic()
+        result.versions = {server.name: server.version for server in (world.postgres, world.broker)}
         if kinds:
-            result.deeds, result.missing = await rage(world, kinds, plan.seconds, tell_deed)
+            result.deeds, result.missing = await rage(world, kinds, plan.seconds, tell_deed, goals=goals)
+            short = lacking(world, goals, kinds, result.by_kind)
+            result.problems += [f"{count} more were wanted: {goal}" for goal, count in short.items()]
         else:
             result.trends = soak.trends(await soak.watch(world))
-            grown = [name for name, trend in result.trends.items() if not trend.good]
-            result.problems += [f"{name} grew while nothing was broken" for name in grown]
-            unseen = [name for name in soak.ALLOWED if name not in result.trends]
-            result.problems += [f"{name} was measured too rarely to say anything" for name in unseen]
+            result.problems += soak.problems(result.trends)
         result.problems += [f"{deed.kind}: {deed.told}" for deed in result.deeds if deed.broken_promise]
         result.problems += [
             f"{kind} was never felt"
@@ -81,12 +104,11 @@ async def run(plan: Plan, kinds: Sequence[str], tell: Callable[[str], None]) -> 
         await _quiet_end(world, result)
         evidence = await _gather(world, result)
         result.verdict = classify(evidence, lock_ttl=plan.settings["lock_ttl"])
+        result.committed_at = [line["at"] for line in evidence.history if line["kind"] == "ok"]
+        result.arrived_at = [seen.at for seen in next(iter(evidence.arrived.values()), ())]
+        result.ended = time.monotonic()
         if not result.good:
             tell(f"what its processes told is kept in {world.keep_journals()}")
-    result.committed_at = [line["at"] for line in evidence.history if line["kind"] == "ok"]
-    result.arrived_at = [at for at, _ in evidence.arrived]
-    result.ended = time.monotonic()
-    return result
 
 
 async def _quiet_end(world: World, result: Result) -> None:
@@ -102,34 +124,46 @@ async def _quiet_end(world: World, result: Result) -> None:
     await world.until_running()
     codes = await asyncio.gather(*(relay.terminate(EXIT_SECONDS) for relay in world.relays))
     result.problems += [f"a relay that was told to stop ended with {code}" for code in codes if code != 0]
+    result.stops = stops(world.events.lines())
+    result.problems += [str(stop) for stop in result.stops if stop.slow]
 
 
 async def _gather(world: World, result: Result) -> Evidence:
     async with world.admin() as admin:
         ledger = {
-            str(row["event_id"]): Committed(row["key"], row["place"], row["poison"])
+            str(row["event_id"]): Committed(row["key"], row["place"], row["poison"], row["content"])
             for row in await admin.fetch("SELECT * FROM faults_ledger")
         }
-        states = {str(row["event_id"]): str(row["state"]) for row in await admin.fetch(_STATES)}
         trail = [_step(row) for row in await admin.fetch(_TRAIL)]
-    stored = await brokers.read_all(world.plan.broker, world.broker.address)
-    arrived = await _arrivals(world, set(stored), result)
+        # Of what was cleaned away, the trail has the end.
+        states = {step.event_id: step.became for step in trail}
+        states |= {str(row["event_id"]): str(row["state"]) for row in await admin.fetch(_STATES)}
+        result.problems += await roles.overreach(admin)
+    stored = [
+        Seen(record.event_id, record.content, record.partition)
+        for record in await readers.read_all(world.plan.broker, world.broker.address)
+    ]
+    arrived = await _arrivals(world, {seen.event_id for seen in stored})
     result.late_writes_refused = len(world.events.since(0, "LeaseLost"))
     return Evidence(world.history.lines(), ledger, states, trail, stored, arrived)
 
 
-async def _arrivals(world: World, stored: set[str], result: Result) -> list[tuple[float, str]]:
-    """What the consumer saw; it has a while to see all that the broker stored."""
+async def _arrivals(world: World, stored: set[str]) -> dict[str, list[Seen]]:
+    """What each consumer saw; all have a while to see everything that the broker stored."""
     deadline = time.monotonic() + CATCH_UP_SECONDS
     while True:
-        arrived = [(line["at"], event_id) for line in world.arrivals.lines() for event_id in line["ids"]]
-        behind = stored - {event_id for _, event_id in arrived}
+        arrived: dict[str, list[Seen]] = {consumer.base: [] for consumer in world.consumers}
+        for line in world.arrivals.lines():
+            arrived[line["consumer"]] += [
+                Seen(event_id, content, at=line["at"])
+                for event_id, content in zip(line["ids"], line["contents"], strict=True)
+            ]
+        behind = any(stored - {seen.event_id for seen in several} for several in arrived.values())
         if not behind or time.monotonic() > deadline:
             break
         await asyncio.sleep(0.2)
-    await world.consumer.kill()
-    if behind:
-        result.problems.append(f"the consumer never saw {len(behind)} messages that the broker has")
+    for consumer in world.consumers:
+        await consumer.kill()
     return arrived
 
 
@@ -142,4 +176,5 @@ def _step(row: Any) -> Step:
         old_token=None if row["old_token"] is None else str(row["old_token"]),
         new_token=None if row["new_token"] is None else str(row["new_token"]),
         held=row["held_seconds"],
+        miscount=row["miscount"],
     )

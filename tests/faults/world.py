@@ -6,6 +6,7 @@ import asyncio
 import random
 import shutil
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,12 +16,11 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
-from outbox_core import schema
-from tests.faults import brokers
+from tests.faults import brokers, roles
 from tests.faults.clocks import Clock, shim
 from tests.faults.journal import Tail, eventually
 from tests.faults.plan import GRACE, TABLE, Plan
-from tests.faults.processes import Place, RelayPlace, WriterPlace, roles
+from tests.faults.processes import Place, RelayPlace, WriterPlace
 from tests.faults.servers import ClockedPostgres, ProxiedKafka
 from tests.services.nats import NatsServer
 from tests.services.proxy import FaultProxy
@@ -33,7 +33,6 @@ SERVERS: dict[str, type[Server]] = {"kafka": ProxiedKafka, "nats": NatsServer, "
 RECOVERY_SECONDS = 30.0
 QUIET_SECONDS = 90.0
 EXIT_SECONDS = GRACE + 6.0
-_BUSINESS = Path(__file__).with_name("business.sql")
 
 
 @dataclass(slots=True)
@@ -47,7 +46,7 @@ class World:
     dsn: str
     relays: list[RelayPlace]
     writers: list[WriterPlace]
-    consumer: Place
+    consumers: list[Place]
     relay_proxies: list[FaultProxy]
     writer_proxy: FaultProxy
     broker_proxy: FaultProxy
@@ -57,6 +56,8 @@ class World:
     arrivals: Tail
     points: list[str] = field(default_factory=list[str])
     """Moments at which a relay is still to die; refilled when all had their turn."""
+    visited: Counter[str] = field(default_factory=Counter[str])
+    """Moments at which a relay has died, with how often."""
 
     @asynccontextmanager
     async def admin(self) -> AsyncIterator[Any]:
@@ -123,7 +124,7 @@ class World:
 
     def unplanned_ends(self) -> list[str]:
         """Processes that ended by themselves, with their exit codes."""
-        places: list[Place] = [*self.relays, *self.writers, self.consumer]
+        places: list[Place] = [*self.relays, *self.writers, *self.consumers]
         return [end for place in places for end in place.unplanned_ends()]
 
 
@@ -136,7 +137,8 @@ async def opened(plan: Plan) -> AsyncIterator[World]:
             world = await _build(plan, services, stack)
             for relay in world.relays:
                 relay.start()
-            world.consumer.start()
+            for consumer in world.consumers:
+                consumer.start()
             for writer in world.writers:
                 writer.start()
             yield world
@@ -154,7 +156,7 @@ async def _build(plan: Plan, services: Services, stack: AsyncExitStack) -> World
         asyncio.to_thread(start, ClockedPostgres), asyncio.to_thread(start, SERVERS[plan.broker])
     )
     dsn: str = postgres.dsn("postgres")
-    await _create(dsn, plan.relays)
+    await roles.create(dsn)
     create = (
         (lambda topic: broker.create_topic(topic, partitions=brokers.PARTITIONS))
         if plan.broker == "kafka"
@@ -180,11 +182,9 @@ async def _build(plan: Plan, services: Services, stack: AsyncExitStack) -> World
         "settings": plan.settings,
         "cleaner": plan.cleaner,
         "grace": GRACE,
-        "point": "",
-        "nth": 1,
     }
     writer_orders = {
-        "dsn": writer_proxy.dsn(dsn),
+        "dsn": roles.address(writer_proxy.dsn(dsn), roles.WRITER),
         "history": str(history),
         "keys": plan.keys,
         "ordered": plan.ordered,
@@ -210,7 +210,7 @@ async def _build(plan: Plan, services: Services, stack: AsyncExitStack) -> World
                 module="tests.faults.relay_process",
                 orders=relay_orders,
                 environment=clocks[number].environment,
-                dsn=relay_proxies[number].dsn(dsn),
+                dsn=roles.address(relay_proxies[number].dsn(dsn), roles.RELAY),
             )
             for number in range(plan.relays)
         ],
@@ -224,12 +224,15 @@ async def _build(plan: Plan, services: Services, stack: AsyncExitStack) -> World
             )
             for number in range(plan.writers)
         ],
-        consumer=Place(
-            **where("consumer"),
-            module="tests.faults.consumer_process",
-            orders=consumer_orders,
-            environment=environment,
-        ),
+        consumers=[
+            Place(
+                **where(queue),
+                module="tests.faults.consumer_process",
+                orders={**consumer_orders, "queue": queue, "group": queue == brokers.GROUP},
+                environment=environment,
+            )
+            for queue in (brokers.LIVE, brokers.GROUP)
+        ],
         relay_proxies=relay_proxies,
         writer_proxy=writer_proxy,
         broker_proxy=broker_proxy,
@@ -238,16 +241,6 @@ async def _build(plan: Plan, services: Services, stack: AsyncExitStack) -> World
         history=Tail(history),
         arrivals=Tail(arrivals),
     )
-
-
-async def _create(dsn: str, relays: int) -> None:
-    connection: Any = await asyncpg.connect(dsn, timeout=10, command_timeout=60)
-    try:
-        await schema.create(connection, TABLE)
-        await connection.execute(_BUSINESS.read_text())
-        await connection.execute(roles(relays))
-    finally:
-        await connection.close()
 
 
 def _through(address: str, port: int) -> str:

@@ -2,8 +2,9 @@
 
     python -m tests.faults.writer_process '{"dsn": "postgresql://…", "history": "FILE", "name": "w0.1", …}'
 
-Each transaction writes a message and a row of the ledger. The history has a line when one is tried and another when
-its outcome is known; a line without the other is an unknown outcome. Ends on SIGTERM.
+Each transaction writes a message and a row of the ledger, with a digest of what the message says. The history has a
+line when one is tried and another when its outcome is known; a line without the other is an unknown outcome. Ends on
+SIGTERM.
 """
 
 from __future__ import annotations
@@ -24,12 +25,16 @@ import asyncpg
 
 from outbox_core.message import Message
 from outbox_core.outbox import Outbox
+from tests.faults import content
 from tests.faults.plan import POISON, TABLE, TOPIC
 from tests.integration.relay.journal import Journal
 
 STATEMENT_SECONDS = 3.0
 RETRY_SECONDS = 0.2
-POISONED, KEYLESS = 0.01, 0.2
+POISONED, KEYLESS, OF_BYTES, LARGE = 0.01, 0.2, 0.15, 0.05
+LARGE_BYTES = 4_000
+TENANTS = (UUID(int=0), UUID(int=7))
+NOTES = ("plain", "größer als 1, ✓", "=?utf-8?q?a?=", 'a, b; c="d" %20 \\')
 _TROUBLE = (
     asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError,
     asyncpg.InternalClientError,  # of a session whose server has just said farewell
@@ -38,7 +43,9 @@ _NEXT_PLACE = """
 INSERT INTO faults_counter AS counter (key, place) VALUES ($1, 1)
 ON CONFLICT (key) DO UPDATE SET place = counter.place + 1 RETURNING place
 """
-_LEDGER = "INSERT INTO faults_ledger (event_id, key, place, poison) VALUES ($1, $2, $3, $4)"
+_LEDGER = """
+INSERT INTO faults_ledger (event_id, key, place, poison, content) VALUES ($1, $2, $3, $4, $5)
+"""
 
 
 class Interruption(Exception):
@@ -84,19 +91,43 @@ class Writer:
             self.note("ok", kept, taken_back)
 
     def message(self) -> Message:
+        """A key is of one tenant, so that its name alone says where it stands in order."""
         self.number += 1
-        key = None if self.random.random() < KEYLESS else f"key-{self.random.randrange(self.keys)}"
-        event_id = UUID(int=self.random.getrandbits(128), version=4)
-        topic = POISON if self.random.random() < POISONED else TOPIC
-        return Message(topic, {"writer": self.name, "value": self.number}, key=key, event_id=event_id)
+        number = None if self.random.random() < KEYLESS else self.random.randrange(self.keys)
+        tenant = self.random.choice(TENANTS) if number is None else TENANTS[number % len(TENANTS)]
+        return Message(
+            POISON if self.random.random() < POISONED else TOPIC,
+            key=None if number is None else f"key-{number}",
+            event_id=UUID(int=self.random.getrandbits(128), version=4),
+            tenant_id=tenant,
+            headers={"app-writer": self.name, "App-Note": self.random.choice(NOTES)},
+            **self.what(),
+        )
+
+    def what(self) -> dict[str, Any]:
+        """Bytes that must not change, or JSON that must keep its meaning; a few are large."""
+        filling = self.random.randbytes(LARGE_BYTES if self.random.random() < LARGE else 8)
+        if self.random.random() < OF_BYTES:
+            return {"body": filling, "content_type": "application/octet-stream"}
+        price = self.random.randrange(100_000) / 100
+        return {
+            "payload": {
+                "writer": self.name,
+                "value": self.number,
+                "price": price,
+                "ü": [None, True, filling.hex()],
+            }
+        }
 
     async def write(self, connection: Any, message: Message) -> None:
         """The message first: its key's lock is what must keep the counter in the order of sequences."""
-        await self.outbox.enqueue(connection, message, serialize_key=self.ordered)
+        sequence = await self.outbox.enqueue(connection, message, serialize_key=self.ordered)
         place = None
         if self.ordered and message.key is not None:
             place = await connection.fetchval(_NEXT_PLACE, message.key)
-        await connection.execute(_LEDGER, message.event_id, message.key, place, message.topic == POISON)
+        digest = content.of_message(message, f"public.{TABLE}", sequence).digest()
+        poison = message.topic == POISON
+        await connection.execute(_LEDGER, message.event_id, message.key, place, poison, digest)
 
     def note(self, kind: str, kept: list[Message], taken_back: list[Message]) -> None:
         ids = {

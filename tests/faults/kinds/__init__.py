@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from tests.faults.kinds import broker, clock, database, network, process
+from tests.faults.kinds import broker, clock, database, network, process, stopping
 from tests.faults.world import World
 
 Fault = Callable[[World], Awaitable[str]]
 
 KINDS: dict[str, Fault] = {
-    fault.__name__: fault for module in (process, network, database, broker, clock) for fault in module.FAULTS
+    fault.__name__: fault
+    for module in (process, stopping, network, database, broker, clock)
+    for fault in module.FAULTS
 }
 """In a fixed order, so that a seed always gives the same plan."""

@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from typing import Any
 
-from tests.faults.journal import NotHit
+from tests.faults.journal import Line, NotHit, eventually
+from tests.faults.kinds.network import accepts_more_than
 from tests.faults.plan import TABLE
 from tests.faults.world import World
 
 FEEL_SECONDS = 20.0
+PAST_SNAPSHOT = 100
+PAST_SECONDS = 30.0
+STORM = 10_000
+HINTS_A_CLAIM = 5
+"""So many hints, at least, that come soon after one another are answered by one look."""
+_STORM = f"""
+DO $$
+BEGIN
+    FOR number IN 1..{STORM} LOOP
+        PERFORM pg_notify('outbox', 'public.{TABLE}');
+        COMMIT;
+    END LOOP;
+END
+$$
+"""
+"""A transaction each: what is said twice in one is heard once."""
 _RELAY_SESSIONS = "FROM pg_stat_activity WHERE application_name LIKE 'outbox:%'"
+_LEADERS = "SELECT pid FROM pg_locks WHERE locktype = 'advisory'"
 
 
 async def restart_postgres(world: World) -> str:
@@ -41,12 +60,32 @@ async def freeze_postgres(world: World) -> str:
 
 
 async def terminate_sessions(world: World) -> str:
-    """pg_terminate_backend of everything that relays have open: leadership, listener, workers."""
+    """pg_terminate_backend of everything that relays have open: leadership, listener, workers. All connect anew."""
+    relay = await world.until_leader()
+    await world.until_running()
+    began = time.monotonic()
+    accepted = [proxy.accepted for proxy in world.relay_proxies]
     async with world.admin() as admin:
-        ended = await admin.fetchval(f"SELECT count(pg_terminate_backend(pid)) {_RELAY_SESSIONS}")
-    if not ended:
-        raise NotHit("no relay had a session")
-    return f"ended {ended} sessions"
+        locks = await admin.fetchval(f"SELECT count(*) {_RELAY_SESSIONS} AND pid IN ({_LEADERS})")
+        found = await admin.fetch(f"SELECT pid, pg_terminate_backend(pid) {_RELAY_SESSIONS}")
+        ended = [pid for pid, _ in found]
+        if not ended or locks < world.plan.ordered:
+            raise NotHit(f"relays had {len(ended)} sessions, with {locks} locks of a leader")
+        said = ""
+        if world.plan.ordered:
+            (felt, *_) = await world.events.until(
+                began, "Reconnecting", "LeaderLost", within=FEEL_SECONDS, relay=relay.name
+            )
+            said = f", {relay.base} said {felt['name']}"
+        await _until(
+            admin,
+            f"SELECT 1 WHERE NOT EXISTS (SELECT {_RELAY_SESSIONS} AND pid = ANY ($1))",
+            "not all ended",
+            ended,
+        )
+        for proxy, before in zip(world.relay_proxies, accepted, strict=True):
+            await proxy.wait_for(accepts_more_than(before), within=FEEL_SECONDS)
+    return f"ended {len(ended)} sessions, {locks} of them a leader's{said}; {len(accepted)} relays connected anew"
 
 
 async def read_only_postgres(world: World) -> str:
@@ -75,31 +114,85 @@ async def lock_table(world: World) -> str:
 
 
 async def long_transaction(world: World) -> str:
-    """An old snapshot keeps every dead row version from being removed."""
+    """An old snapshot keeps every dead row version from being removed, while many messages pass by it."""
     async with world.admin() as admin, world.admin() as other:
         await admin.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         pid = await admin.fetchval("SELECT pg_backend_pid() FROM pg_current_xact_id()")
         began = time.monotonic()
-        await asyncio.sleep(4.0)
-        published = sum(line["rows"] for line in world.events.since(began, "Published"))
+
+        def published() -> int:
+            return sum(line["rows"] for line in world.events.since(began, "Published"))
+
+        await eventually(
+            lambda: published() >= PAST_SNAPSHOT,
+            PAST_SECONDS,
+            f"not {PAST_SNAPSHOT} messages passed the snapshot",
+        )
         behind = await other.fetchval("SELECT age(backend_xmin) FROM pg_stat_activity WHERE pid = $1", pid)
         await admin.execute("ROLLBACK")
-    if not behind or not published:
-        raise NotHit(f"the snapshot was {behind} transactions old and {published} messages were published")
-    return f"{published} messages published past a snapshot {behind} transactions old"
+    if not behind or behind < PAST_SNAPSHOT / 2:
+        raise NotHit(f"the snapshot was only {behind} transactions old")
+    return f"{published()} messages published past a snapshot {behind} transactions old"
 
 
 async def notify_storm(world: World) -> str:
-    """Thousands of notifications that mean nothing, on the channel that relays listen to."""
+    """Thousands of notifications: relays hear those that mean something, and do not ask the database for each."""
+    await world.until_leader()
+    await world.until_running()
+    before = await _vitals(world, {})  # whoever begins to listen is told to look once
+    began = time.monotonic()
     async with world.admin() as admin:
-        for storm in range(20):
-            await admin.execute(
-                "SELECT pg_notify('outbox', $1 || number) FROM generate_series(1, 250) AS number",
-                f"public.{TABLE} {storm} ",
-            )
-            await admin.execute("SELECT pg_notify('outbox', $1)", f"public.{TABLE}")
-        used = await admin.fetchval("SELECT pg_notification_queue_usage()")
-    return f"5020 notifications; {used:.2%} of the queue in use afterwards"
+        await admin.execute("SET synchronous_commit = off")
+        await admin.execute(
+            "SELECT pg_notify('outbox', $1 || number) FROM generate_series(1, 5000) AS number",
+            f"public.{TABLE} ",
+        )
+        await admin.execute(_STORM)
+    seconds = time.monotonic() - began
+    await world.events.until(began, "Published", within=FEEL_SECONDS)
+    heard = {name: line["hints"] + STORM for name, line in before.items()}
+    after = await _vitals(world, heard)
+    told = {name: _storm_of(before[name], line) for name, line in after.items()}
+    rash = [relay for relay, (hints, claims) in told.items() if claims > hints / HINTS_A_CLAIM]
+    if rash:
+        raise AssertionError(f"a storm of hints became one of claims in {', '.join(rash)}: {told}")
+    claims = sum(claims for _, claims in told.values())
+    rows = sum(line["rows"] for line in world.events.since(began, "Published"))
+    return (
+        f"{len(told)} relays heard {STORM} hints of {STORM + 5000} notifications in {seconds:.1f} s,"
+        f" sent {claims} claims and published {rows} messages meanwhile"
+    )
+
+
+async def _vitals(world: World, hints: Mapping[str, int]) -> dict[str, Line]:
+    """What each relay tells of itself once it has heard so many hints since its start."""
+    deadline = time.monotonic() + FEEL_SECONDS
+    while True:
+        lines = await _told(world)
+        deaf = [name for name, line in lines.items() if line["hints"] < hints.get(name, 1)]
+        if not deaf:
+            return lines
+        if time.monotonic() > deadline:
+            raise NotHit(f"{', '.join(deaf)} did not hear all hints within {FEEL_SECONDS:g} s")
+        await asyncio.sleep(0.1)
+
+
+async def _told(world: World) -> dict[str, Line]:
+    asked = time.monotonic()
+    for relay in world.relays:
+        relay.order()
+
+    def told() -> dict[str, Line]:
+        lines = {line["relay"]: line for line in world.events.since(asked, kind="vitals")}
+        return lines if {relay.name for relay in world.relays} <= lines.keys() else {}
+
+    lines: dict[str, Line] = await eventually(told, FEEL_SECONDS, "a relay did not tell how it is")
+    return lines
+
+
+def _storm_of(before: Line, after: Line) -> tuple[int, int]:
+    """Hints that were heard, and claims that were sent, between two lines of a relay."""
+    return after["hints"] - before["hints"], after["claims"] - before["claims"]
 
 
 async def _back_again(world: World, restart: Any) -> str:
@@ -123,9 +216,9 @@ async def _read_only(world: World, value: str) -> None:
         await admin.execute("SELECT pg_reload_conf()")
 
 
-async def _until(admin: Any, query: str, otherwise: str) -> int:
+async def _until(admin: Any, query: str, otherwise: str, *parameters: object) -> int:
     deadline = time.monotonic() + FEEL_SECONDS
-    while not (found := await admin.fetchval(query)):
+    while not (found := await admin.fetchval(query, *parameters)):
         if time.monotonic() > deadline:
             raise NotHit(f"{otherwise} within {FEEL_SECONDS:g} s")
         await asyncio.sleep(0.05)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 from tests.faults.journal import NotHit, eventually
+from tests.faults.kinds.in_hand import came_to
 from tests.faults.world import World
 from tests.services.proxy import FaultProxy
 
 FEEL_SECONDS = 15.0
 TRANSACTION_SECONDS = 0.015
 COMMIT_TRIES = 15
+NARROW_BYTES = 1_000
+"""What must have gone through the narrow line before anything that is acknowledged counts as gone through it."""
 
 
 async def cut_database(world: World) -> str:
@@ -31,14 +35,42 @@ async def cut_database(world: World) -> str:
 
 
 async def lose_database_answers(world: World) -> str:
-    """What a relay's database answers is dropped: the statement is done and nobody knows."""
-    relay = await world.until_leader()
-    return f"dropped {await _drop_answers(world.proxy_of(relay))} bytes of answers to {relay.base}"
+    """What a relay's database answers is dropped from the moment on at which it records what was acknowledged."""
+    relay, began = await world.until_leader(), time.monotonic()
+    proxy = world.proxy_of(relay)
+    relay.order("publish.before", 1, "stop")
+    async with world.admin() as admin:
+        try:
+            await came_to(world, relay, "publish.before", began)
+            proxy.hold_responses()
+            last = await admin.fetchval("SELECT max(number) FROM faults_trail")
+            held = time.monotonic()
+        finally:
+            relay.order()
+            relay.thaw()
+        try:
+            (felt, *_) = await world.events.until(
+                held, "Reconnecting", "LeaderLost", within=FEEL_SECONDS, relay=relay.name
+            )
+            dropped = proxy.responses.held
+            proxy.reset()
+        finally:
+            proxy.pass_through()
+        # Every answer since the hold is lost, so what the trail has since then was done without the relay's knowledge.
+        done = await admin.fetchval(
+            "SELECT count(*) FROM faults_trail WHERE number > $1 AND who = $2", last, relay.name
+        )
+    if not dropped or not done:
+        raise NotHit(f"{dropped} bytes of answers were dropped, of {done} changes")
+    return (
+        f"dropped {dropped} bytes of answers to {relay.base}: "
+        f"{done} changes of its were done, and it said {felt['name']}"
+    )
 
 
 async def lose_commit_answers(world: World) -> str:
     """What the writers' database answers is dropped, until one is left in doubt about what it did commit."""
-    began, dropped = time.monotonic(), 0
+    began, dropped, ids = time.monotonic(), 0, list[UUID]()
     for _ in range(COMMIT_TRIES):
         await _in_a_transaction(world)
         dropped += await _drop_answers(world.writer_proxy)
@@ -70,8 +102,22 @@ def _in_doubt(world: World, since: float) -> list[dict[str, Any]]:
 
 
 async def reset_database(world: World) -> str:
-    """Every connection of every relay to the database is reset."""
-    return _all_reset(world.relay_proxies)
+    """Every connection of every relay to the database is reset; each comes back, and who led says that it does not."""
+    relay, began = await world.until_leader(), time.monotonic()
+    accepted = [proxy.accepted for proxy in world.relay_proxies]
+    counts = [proxy.reset() for proxy in world.relay_proxies]
+    if not counts[world.relays.index(relay)]:
+        raise NotHit(f"{sum(counts)} connections were reset, none of the relay that worked")
+    said = ""
+    if world.plan.ordered:
+        (felt, *_) = await world.events.until(
+            began, "Reconnecting", "LeaderLost", within=FEEL_SECONDS, relay=relay.name
+        )
+        said = f", {relay.base} said {felt['name']}"
+    for proxy, count, before in zip(world.relay_proxies, counts, accepted, strict=True):
+        if count:
+            await proxy.wait_for(accepts_more_than(before), within=FEEL_SECONDS)
+    return f"reset {sum(counts)} connections of {sum(map(bool, counts))} relays{said}; all came back"
 
 
 async def cut_broker(world: World) -> str:
@@ -87,14 +133,45 @@ async def cut_broker(world: World) -> str:
 
 
 async def lose_broker_answers(world: World) -> str:
-    """Acknowledgements are dropped: the broker has the messages and the relay does not know."""
+    """Acknowledgements are dropped: the broker has a message, and the relay says that it failed."""
     await world.until_leader()
-    return f"dropped {await _drop_answers(world.broker_proxy)} bytes of answers"
+    began = time.monotonic()
+    world.broker_proxy.hold_responses()
+    try:
+        done = await eventually(
+            lambda: _failed(world, began) & _arrived(world, began),
+            FEEL_SECONDS,
+            "no message arrived whose dispatch failed",
+        )
+        dropped = world.broker_proxy.responses.held
+        world.broker_proxy.reset()
+    finally:
+        world.broker_proxy.pass_through()
+    return f"dropped {dropped} bytes of answers; {len(done)} messages failed for the relay and had arrived"
+
+
+def _failed(world: World, since: float) -> set[str]:
+    return {line["event_id"] for line in world.events.since(since, "Failed")}
+
+
+def _arrived(world: World, since: float) -> set[str]:
+    return {event_id for line in world.arrivals.since(since) for event_id in line["ids"]}
 
 
 async def reset_broker(world: World) -> str:
-    """Every connection to the broker is reset."""
-    return _all_reset([world.broker_proxy])
+    """Every connection to the broker is reset while answers are on their way."""
+    await world.until_leader()
+    proxy, accepted = world.broker_proxy, world.broker_proxy.accepted
+    proxy.hold_responses()
+    try:
+        await proxy.wait_for(lambda proxy: proxy.responses.held > 0, within=FEEL_SECONDS)
+        dropped, count = proxy.responses.held, proxy.reset()
+    finally:
+        proxy.pass_through()
+    await proxy.wait_for(accepts_more_than(accepted), within=FEEL_SECONDS)
+    back = time.monotonic()
+    await world.events.until(back, "Published", within=FEEL_SECONDS)
+    return f"reset {count} connections with {dropped} bytes of answers on their way; back and publishing"
 
 
 async def refuse_broker(world: World) -> str:
@@ -124,15 +201,22 @@ async def slow_broker(world: World) -> str:
 
 
 async def narrow_broker(world: World) -> str:
-    """A connection to the broker that carries 2 kB a second."""
-    world.broker_proxy.throttle(2_000)
+    """A connection to the broker that carries 2 kB a second, until it has carried a message, or one failed of it."""
+    proxy = world.broker_proxy
+    forwarded = proxy.requests.forwarded
+    proxy.throttle(2_000)
     try:
-        await world.broker_proxy.wait_for(lambda proxy: proxy.requests.held > 0, within=FEEL_SECONDS)
-        held = world.broker_proxy.requests.held
-        await asyncio.sleep(3.0)
+        await proxy.wait_for(lambda proxy: proxy.requests.held > 0, within=FEEL_SECONDS)
+        held = proxy.requests.held
+        await proxy.wait_for(
+            lambda proxy: proxy.requests.forwarded - forwarded > NARROW_BYTES, within=FEEL_SECONDS
+        )
+        (felt, *_) = await world.events.until(
+            time.monotonic(), "Published", "Failed", "BreakerOpened", within=FEEL_SECONDS
+        )
     finally:
-        world.broker_proxy.pass_through()
-    return f"{held} bytes waited"
+        proxy.pass_through()
+    return f"{held} bytes waited, {felt['name']} behind them"
 
 
 async def _drop_answers(proxy: FaultProxy) -> int:
@@ -146,11 +230,8 @@ async def _drop_answers(proxy: FaultProxy) -> int:
     return dropped
 
 
-def _all_reset(proxies: list[FaultProxy]) -> str:
-    count = sum(proxy.reset() for proxy in proxies)
-    if not count:
-        raise NotHit("there was no connection to reset")
-    return f"reset {count} connections"
+def accepts_more_than(count: int) -> Callable[[FaultProxy], bool]:
+    return lambda proxy: proxy.accepted > count
 
 
 DATABASE_FAULTS = (cut_database, lose_database_answers, lose_commit_answers, reset_database)

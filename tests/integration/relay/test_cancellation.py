@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from typing import Any
@@ -18,6 +19,9 @@ from tests.integration.relay.bench import TABLE, Bench, prepared, until
 from tests.services.postgres import Database
 
 pytestmark = pytest.mark.asyncio
+ALL_OF_THE_FIRST = 20
+STRIDE = int(os.environ.get("OUTBOX_TEST_CANCEL_STRIDE", "6"))
+"""After the first awaits, every how manyth is cut off; 1 takes them all, which needs minutes."""
 
 
 @pytest_asyncio.fixture
@@ -158,7 +162,10 @@ _UNBEGUN = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionW
 @pytest.mark.parametrize("how", [cancel_the_caller, pytest.param(cancel_everything, marks=_UNBEGUN)])
 @pytest.mark.parametrize("flow", [drain, start_and_stop, work_and_stop])
 async def test_cut_off_at_every_await(
-    bench: Bench, flow: Callable[[Relay], Coroutine[Any, Any, None]], how: Callable[[Steps], None]
+    bench: Bench,
+    flow: Callable[[Relay], Coroutine[Any, Any, None]],
+    how: Callable[[Steps], None],
+    record_property: Callable[[str, object], None],
 ) -> None:
     """Of claim, dispatch, record and stop: the first await, the second, and so on, until the flow gets through."""
     destination = Destination()
@@ -183,9 +190,11 @@ async def test_cut_off_at_every_await(
         cuts += 1
         if cuts % 10 == 0:
             await check(bench, destination, expected)
-        k += 1 if k < 20 else 6
+        k += 1 if k < ALL_OF_THE_FIRST else STRIDE
     await check(bench, destination, expected)
     assert cuts > 15
+    record_property("cancel_points", cuts)
+    record_property("awaits", steps.resumed)
 
 
 async def test_the_callers_timeout_is_the_callers(bench: Bench) -> None:

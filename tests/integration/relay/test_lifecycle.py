@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 
@@ -25,6 +26,8 @@ from tests.integration.relay.bench import QUICK, TABLE, Bench, Gate, ignore, pre
 from tests.services.postgres import Database
 
 pytestmark = pytest.mark.asyncio
+CYCLES = int(os.environ.get("OUTBOX_TEST_CYCLES", "60"))
+"""Starts and stops on a real database."""
 
 
 @pytest_asyncio.fixture
@@ -183,10 +186,12 @@ async def test_one_relay_serves_many_tables(bench: Bench, database: Database) ->
     await bench.nothing_is_left()
 
 
-async def test_sixty_cycles_leave_no_task_session_or_lock(bench: Bench) -> None:
+async def test_many_cycles_leave_no_task_session_or_lock(
+    bench: Bench, record_property: Callable[[str, object], None]
+) -> None:
     relay = bench.relay(ignore)
     before = len(asyncio.all_tasks())
-    for cycle in range(60):
+    for cycle in range(CYCLES):
         await bench.enqueue(cycle)
         await relay.start()
         if cycle % 3:
@@ -195,7 +200,8 @@ async def test_sixty_cycles_leave_no_task_session_or_lock(bench: Bench) -> None:
         assert len(asyncio.all_tasks()) == before
     await bench.nothing_is_left()
     assert await relay.drain() >= 0
-    assert await bench.states() == {"published": 60}
+    assert await bench.states() == {"published": CYCLES}
+    record_property("start_stop_cycles", CYCLES)
 
 
 async def test_five_hundred_cycles_leave_no_task() -> None:

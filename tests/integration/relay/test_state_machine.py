@@ -62,6 +62,8 @@ class Machine(RuleBasedStateMachine):
 
     dsn: ClassVar[str]
     runner: ClassVar[asyncio.Runner]
+    begun: ClassVar[list[int]]
+    """An entry for each example."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,6 +75,7 @@ class Machine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
+        self.begun.append(1)
         self.store = PostgresStore(self.dsn, timeout=5.0)
         self.connection = self.run(asyncpg.connect(self.dsn))
         self.execute("TRUNCATE shop.orders_outbox")
@@ -282,8 +285,11 @@ def leases(rows: list[Row]) -> list[tuple[UUID, UUID]]:
     return [(row.id, row.token) for row in rows]
 
 
-@pytest.mark.timeout(300)
-def test_the_statements_do_what_the_model_does(database: Database) -> None:
+@pytest.mark.timeout(max(300, EXAMPLES * STEPS // 10))
+def test_the_statements_do_what_the_model_does(
+    database: Database, record_property: Callable[[str, object], None]
+) -> None:
+    begun = list[int]()
     with asyncio.Runner() as runner:
 
         async def prepare() -> None:
@@ -292,7 +298,7 @@ def test_the_statements_do_what_the_model_does(database: Database) -> None:
             await connection.close()
 
         runner.run(prepare())
-        kind = type("Machine", (Machine,), {"dsn": database.dsn, "runner": runner})
+        kind = type("Machine", (Machine,), {"dsn": database.dsn, "runner": runner, "begun": begun})
         run_state_machine_as_test(
             kind,
             settings=settings(
@@ -304,3 +310,6 @@ def test_the_statements_do_what_the_model_does(database: Database) -> None:
                 phases=[Phase.generate],
             ),
         )
+    assert len(begun) >= EXAMPLES
+    record_property("machine_examples", len(begun))
+    record_property("machine_steps", STEPS)

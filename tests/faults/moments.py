@@ -1,0 +1,82 @@
+"""Named moments of a relay's work, and what is to happen to its process at one of them: told anew while it runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Literal
+
+from outbox_core.store import Store
+from outbox_core.table import TableName
+from tests.integration.relay.faults import Faults, FaultyStore
+from tests.integration.relay.journal import Journal
+
+Act = Literal["kill", "stop", "block"]
+
+
+class Moments(Faults):
+    """Kills, stops or blocks its own process when the ``nth`` time of the moment it was told comes, counted from then.
+
+    That it does is written down first. Blocking keeps the event loop for ``block_seconds``.
+    """
+
+    def __init__(self, journal: Journal, name: str, block_seconds: float) -> None:
+        super().__init__(journal)
+        self._name = name
+        self._block_seconds = block_seconds
+        self._awaited = ""
+        self._left = 0
+        self._deed: Act = "kill"
+        self.seen: Counter[str] = Counter()
+        """How often each moment came, since the start."""
+
+    def order(self, point: str, nth: int, act: Act) -> None:
+        self._awaited, self._left, self._deed = point, nth, act
+
+    def reached(self, point: str) -> None:
+        self.seen[point] += 1
+        if point != self._awaited:
+            return
+        self._left -= 1
+        if self._left == 0:
+            self._awaited = ""
+            self._journal.write("fault", point=point, relay=self._name, act=self._deed)
+            match self._deed:
+                case "kill":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                case "stop":
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                case "block":
+                    time.sleep(self._block_seconds)
+
+    def expects(self, point: str) -> bool:
+        return point == self._awaited
+
+    @property
+    def claims(self) -> int:
+        """Statements that were sent to lease rows, also those that found none."""
+        return self.seen["claim.before"] + self.seen["follow.before"]
+
+
+class WatchedStore(FaultyStore):
+    """A store with the moments around its writes, and a count of the hints that it heard."""
+
+    def __init__(self, store: Store, moments: Moments) -> None:
+        super().__init__(store, moments)
+        self.hints = 0
+
+    @property
+    def upkeep(self) -> Any:
+        """Named here because a store that has it is told by this attribute."""
+        store: Any = self._store
+        return store.upkeep
+
+    def listen(self, callback: Callable[[TableName | None], None]) -> None:
+        def hear(table: TableName | None) -> None:
+            self.hints += 1
+            callback(table)
+
+        self._store.listen(hear)

@@ -1,0 +1,143 @@
+"""The recorded run of `docs/explanation/faults.md`, written from its JSON.
+
+    python -m tests.faults.page FILE.json [--plot FILE.svg] [--mutants FILE.json]
+
+The JSON of the run that the page shows is kept in the repository; page and JSON change together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from tests.docs.markdown import replaced
+
+REPOSITORY = Path(__file__).parents[2]
+RESULTS = REPOSITORY / "tests" / "faults" / "results"
+RUN, MUTANTS = RESULTS / "latest.json", RESULTS / "mutants.json"
+PAGE = REPOSITORY / "docs" / "explanation" / "faults.md"
+PLOT = PAGE.with_name("faults-timeline.svg")
+_FILES = re.compile(r" --(json|plot|report) \S+")
+
+
+def recorded() -> str:
+    """The part of the page on the run that is kept in the repository."""
+    saved: dict[str, Any] = json.loads(RUN.read_text(encoding="utf-8"))
+    parts = [_about(saved), _runs(saved), _kinds(saved), _counts(saved), _soaks(saved), _plot(saved)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def mutants() -> str:
+    """The part of the page on the product broken on purpose."""
+    saved: dict[str, Any] = json.loads(MUTANTS.read_text(encoding="utf-8"))
+    lines = ["| what is broken | how many messages it cost | found as | |", "|---|---:|---|---|"]
+    for each in saved["mutants"]:
+        verdict = "caught" if each["caught"] else "**not caught**"
+        cost = f"{each['count']} of {each['committed']}"
+        lines.append(f"| **{each['name']}**: {each['breaks']} | {cost} | `{each['finding']}` | {verdict} |")
+    return "\n".join(lines)
+
+
+def _about(saved: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in saved["versions"].items())
+    command = _FILES.sub("", saved["command"]).replace(
+        "python -m tests.faults", "python -m nox -s faults --", 1
+    )
+    verdict = "The run was good." if saved["good"] else "**The run was not good as a whole.**"
+    shown, absent, rows = (saved[f"matrix_rows{name}"] for name in ("_proven", "_absent", ""))
+    matrix = (
+        f" Of {rows} rows of the matrix {shown} were shown whole, {absent} in part or not at all."
+        if rows
+        else ""
+    )
+    problems = "\n".join(f"- {problem}" for problem in [*saved["problems"], *saved["counts_short"]])
+    lines = [
+        f"{datetime.fromisoformat(saved['date']):%Y-%m-%d}, {saved['seconds'] / 60:.0f} minutes on {saved['machine']};",
+        f"{versions}.",
+        f"{verdict}{matrix} The slowest of {saved['stops']} stops took {saved['slowest_stop_seconds']:.2f} s, and may",
+        f"take {saved['stop_limit_seconds']:g} s. The same again:",
+    ]
+    text = "\n".join([*lines, "", "```sh", command, "```"])
+    return f"{text}\n\nWhat was wrong:\n\n{problems}" if problems else text
+
+
+def _runs(saved: dict[str, Any]) -> str:
+    runs = saved["runs"]
+    lines = [
+        "| | " + " | ".join(f"{run['broker']}, {_kind(run)}" for run in runs) + " |",
+        "|---|" + "---:|" * len(runs),
+        "| seconds | " + " | ".join(f"{run['seconds']:.0f}" for run in runs) + " |",
+    ]
+    for name in runs[0]["figures"] if runs else ():
+        lines.append(f"| {name} | " + " | ".join(str(run["figures"][name]) for run in runs) + " |")
+    return "\n".join(lines)
+
+
+def _kind(run: dict[str, Any]) -> str:
+    return "soak" if run["trends"] else str(run["mode"])
+
+
+def _kinds(saved: dict[str, Any]) -> str:
+    felt = ", ".join(f"`{kind}` {times}" for kind, times in saved["faults_by_kind"].items())
+    return f"{saved['faults']} faults were felt: {felt}." if felt else ""
+
+
+def _counts(saved: dict[str, Any]) -> str:
+    if saved["form"] != "long":
+        return ""
+    lines = ["| to be reached in one long run | wanted | reached |", "|---|---:|---:|"]
+    for name, wanted in saved["counts_wanted"].items():
+        lines.append(f"| {name.replace('_', ' ')} | {wanted} | {saved['counts'][name]} |")
+    return "\n".join(lines)
+
+
+def _soaks(saved: dict[str, Any]) -> str:
+    lines: list[str] = []
+    for run in saved["runs"]:
+        for name, trend in run["trends"].items():
+            lines.append(f"| {name} | {trend['mean']} | {trend['grown']:+} | {trend['allowed']} |")
+    head = ["| of the soak | mean | grown | allowed |", "|---|---:|---:|---:|"]
+    return "\n".join([*head, *lines]) if lines else ""
+
+
+def _plot(saved: dict[str, Any]) -> str:
+    return f"![Commits and arrivals in every second, and every fault in its lane, seed {saved['seed']}]({PLOT.name})"
+
+
+def main(arguments: argparse.Namespace) -> int:
+    saved = json.loads(arguments.file.read_text(encoding="utf-8"))
+    if not saved["finished"]:
+        print(f"{arguments.file} is not a run to show: it did not come to its end")
+        return 1
+    RESULTS.mkdir(exist_ok=True)
+    if arguments.file.resolve() != RUN:
+        RUN.write_text(json.dumps(saved, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    for given, kept in ((arguments.plot, PLOT), (arguments.mutants, MUTANTS)):
+        if given is not None and given.resolve() != kept:
+            shutil.copyfile(given, kept)
+    text = replaced(PAGE.read_text(encoding="utf-8"), "recorded run", recorded())
+    PAGE.write_text(replaced(text, "mutants", mutants()), encoding="utf-8")
+    print(f"wrote {PAGE.relative_to(REPOSITORY)}")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.faults.page", description="Write the page's recorded run from its JSON."
+    )
+    parser.add_argument("file", type=Path, help="what `python -m tests.faults --json FILE` wrote")
+    parser.add_argument("--plot", type=Path, help="what `--plot` wrote in the same run")
+    parser.add_argument(
+        "--mutants", type=Path, help="what `python -m tests.faults.mutants --json FILE` wrote"
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main(_arguments()))
