@@ -117,7 +117,7 @@ def postgres(session: nox.Session) -> None:
 def faults(session: nox.Session) -> None:
     """Break everything once and count every message, a few minutes.
 
-    `-- --long` takes an hour, until every count of docs/explanation/faults.md is reached; `-- --long 4` goes on for hours.
+    `-- --long` takes an hour and reaches the counts of docs/explanation/faults.md; `-- --long 4` goes on for four.
     Where `tests` has just run, `-- --records .nox/tests-*.xml` takes the proofs of single rows from there.
     """
     install_locked(session, "test")
