@@ -97,7 +97,7 @@ ROWS = (
     Row(
         12,
         "black hole between relay and broker",
-        ("cut_broker", "refuse_broker"),
+        ("cut_broker", "refuse_broker", "stop_relay_cut_off"),
         _relay("test_leases.py::test_a_stop_ends_in_its_time_whatever_the_broker_does"),
     ),
     Row(

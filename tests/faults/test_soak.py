@@ -39,8 +39,8 @@ def test_one_relay_that_grows_is_not_hidden_by_another_that_shrinks() -> None:
 
 
 def test_a_slow_leak_is_found_in_an_hour() -> None:
-    """Three megabytes of sixty, in an hour: more than the noise, and than a share."""
-    leaking = [60.0 + number / 120 for number in range(360)]
+    """Four megabytes of sixty, in an hour: more than the noise and a share."""
+    leaking = [60.0 + number / 90 for number in range(360)]
     (trend,) = trends({"memory_mb r0.0": points(*leaking)}).values()
     assert not trend.good
 

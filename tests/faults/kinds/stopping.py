@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from tests.faults.stops import stops
+from tests.faults.journal import NotHit
+from tests.faults.stops import Stop, stops
 from tests.faults.world import EXIT_SECONDS, World
 
 FEEL_SECONDS = 15.0
@@ -17,7 +18,7 @@ async def stop_relay(world: World) -> str:
     name, began = relay.name, time.monotonic()
     code = await relay.terminate(EXIT_SECONDS)
     relay.start()
-    return in_time(world, name, code, began)
+    return f"{name} stopped in {in_time(world, name, code, began).seconds:.2f} s"
 
 
 async def stop_relay_cut_off(world: World) -> str:
@@ -37,18 +38,21 @@ async def stop_relay_cut_off(world: World) -> str:
         database.pass_through()
     name = relay.name
     relay.start()
-    return in_time(world, name, code, began)
+    stop = in_time(world, name, code, began)
+    left = sum(line["abandoned"] for line in world.events.since(began, "Stopped", relay=name))
+    if not left:
+        raise NotHit(f"{name} had nothing in hand")
+    return f"{name} stopped in {stop.seconds:.2f} s and left {left} rows to their leases"
 
 
-def in_time(world: World, name: str, code: int | None, began: float) -> str:
-    """What is to be said of a relay that stopped in its time; AssertionError for one that did not."""
+def in_time(world: World, name: str, code: int | None, began: float) -> Stop:
+    """How a relay stopped that did so in its time; AssertionError for one that did not."""
     stop = next(iter(stops(world.events.since(began, relay=name))), None)
     if code != 0 or stop is None:
         raise AssertionError(f"{name} did not stop in order: it ended with {code}")
     if stop.slow:
         raise AssertionError(str(stop))
-    (told, *_) = world.events.since(began, "Stopped", relay=name) or [{"abandoned": 0}]
-    return f"{name} stopped in {stop.seconds:.2f} s, {told['abandoned']} rows left to their leases"
+    return stop
 
 
 FAULTS = (stop_relay, stop_relay_cut_off)
