@@ -31,6 +31,8 @@ from outbox_core.relay import Relay
 P95_BAR_MS, LATE_BAR_MS = 10.0, 1000.0
 JUDGED = (100, 1000)
 """Messages a second at which p95 has a bar, and the mixed traffic is measured; the other rates are reported."""
+LEAST_PACE = 0.95
+"""Of the messages a second that were meant: with fewer, it is another load that was measured, and nothing is judged."""
 EARLY_PERCENT = 10.0
 """Of messages with a negative latency: with more, the writer's clock readings are late and nothing is judged."""
 
@@ -89,11 +91,19 @@ class CountingConnection(asyncpg.Connection):
         return await super().execute(*arguments, **options)
 
 
-async def latencies(place: Place, rate: int, seconds: float, *, mixed: bool) -> list[float]:
-    """Milliseconds from commit to dispatcher, one for each committed message.
+@dataclass(frozen=True)
+class Stretch:
+    """Milliseconds from commit to dispatcher, one for each committed message, and how many were committed a second.
 
     Negative where the relay was quicker than the writer noticed its own commit.
     """
+
+    milliseconds: list[float]
+    pace: float
+
+
+async def latencies(place: Place, rate: int, seconds: float, *, mixed: bool) -> Stretch:
+    """What one writer, which begins so many transactions a second, has to wait for."""
     arrivals = Arrivals()
     async with Relay(place.dsn, table=TABLE, dispatcher=arrivals):
         order = {"dsn": place.dsn, "rate": rate, "seconds": seconds, "mixed": mixed, "timeout": 10 * seconds}
@@ -102,7 +112,11 @@ async def latencies(place: Place, rate: int, seconds: float, *, mixed: bool) -> 
     extra = arrivals.times.keys() - commits.keys()
     if extra:
         raise RuntimeError(f"{len(extra)} messages of rolled back transactions were dispatched")
-    return [(arrivals.times[name] - at) * 1000 for name, at in commits.items()]
+    moments = sorted(commits.values())
+    lasted = max(moments[-1] - moments[0], 1 / rate)
+    return Stretch(
+        [(arrivals.times[name] - at) * 1000 for name, at in commits.items()], (len(moments) - 1) / lasted
+    )
 
 
 async def idle(place: Place, seconds: float, looks: int) -> list[tuple[float, float]]:
@@ -151,7 +165,7 @@ def arms(size: Size, number: int) -> list[tuple[int, bool]]:
 
 
 async def measure(place: Place, size: Size) -> Section:
-    found: dict[tuple[int, bool], list[list[float]]] = {}
+    found: dict[tuple[int, bool], list[Stretch]] = {}
     late: list[float] = []
     async with common.database(place) as connection:
         for number in range(size.repeats):
@@ -159,8 +173,11 @@ async def measure(place: Place, size: Size) -> Section:
                 await common.empty(connection)
                 each = await latencies(place, rate, size.seconds, mixed=mixed)
                 found.setdefault((rate, mixed), []).append(each)
-                shown = ", ".join(f"p{share * 100:g} {percentile(each, share):.1f}" for share in (0.5, 0.95))
-                print(f"round {number + 1}: {rate}/s{', mixed' * mixed}: {shown} ms", file=sys.stderr)
+                shown = ", ".join(
+                    f"p{share * 100:g} {percentile(each.milliseconds, share):.1f}" for share in (0.5, 0.95)
+                )
+                what = f"{rate}/s{', mixed' * mixed}, {each.pace:.0f}/s committed"
+                print(f"round {number + 1}: {what}: {shown} ms", file=sys.stderr)
             late.append(await late_commit(place, size.open_seconds))
         figures = [line for key in sorted(found) for line in _percentiles(*key, found[key])]
         await common.empty(connection)
@@ -182,30 +199,34 @@ async def measure(place: Place, size: Size) -> Section:
         f"{size.seconds:g} s a round, rounds: {size.repeats}, without a bar {size.beside}; relay and writer on {loop}.",
         "Mixed: 10 % of the transactions stay open for 200 ms, 10 % are rolled back.",
         "What a writer cannot commit in time at the highest rates is committed late; the clock runs from its commit.",
+        f"Below {LEAST_PACE:.0%} of the rate that was meant nothing is judged.",
     )
     return Section("commit to dispatcher", figures, notes)
 
 
-def _percentiles(rate: int, mixed: bool, rounds: list[list[float]]) -> list[Figure]:
+def _percentiles(rate: int, mixed: bool, rounds: list[Stretch]) -> list[Figure]:
     """The mixed figures stand beside, without a bar: the long transactions' own waiting is not the relay's.
 
     A writer too busy to stamp its commits in time makes the relay look quicker than it is: then nothing is judged.
     """
     suffix, text = ("_mixed", " with long and rolled back transactions") if mixed else ("", "")
-    early = [sum(value < 0 for value in each) / len(each) * 100 for each in rounds]
-    valid = max(early) <= EARLY_PERCENT
+    early = [sum(value < 0 for value in each.milliseconds) / len(each.milliseconds) * 100 for each in rounds]
+    paces = [each.pace for each in rounds]
+    meant = rate * (0.9 if mixed else 1.0)
+    valid = max(early) <= EARLY_PERCENT and min(paces) >= LEAST_PACE * meant
     return [
+        figure(f"latency_pace_{rate}{suffix}", f"{rate}/s{text}, committed a second", paces, unit="/s"),
         figure(
             f"latency_early_percent_{rate}{suffix}",
             f"{rate}/s{text}, dispatched before the writer noticed its commit",
             early,
             unit="%",
-        )
+        ),
     ] + [
         figure(
             f"latency_p{share * 100:.0f}_ms_{rate}{suffix}",
             f"{rate}/s{text}, p{share * 100:.0f}",
-            [percentile(each, share) for each in rounds],
+            [percentile(each.milliseconds, share) for each in rounds],
             unit="ms",
             at_most=P95_BAR_MS if rate in JUDGED and not mixed and share == 0.95 else None,
             valid=valid,

@@ -93,7 +93,7 @@ async def relay_drain(
 async def relay_latency(place: Place, connection: asyncpg.Connection, size: Size, rounds: Rounds) -> None:
     await common.empty(connection)
     each = await latencies(place, RATE, max(size.seconds, 0.1), mixed=False)
-    rounds.latency.append(percentile(each, 0.5))
+    rounds.latency.append(percentile(each.milliseconds, 0.5))
 
 
 async def peer_latency(place: Place, peer: Peer, python: Path, size: Size, rounds: Rounds) -> None:

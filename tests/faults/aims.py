@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 
 EVERY_POINT = "points"
 """The aim of every named moment at which a relay can die: each so many times."""
+PAIRS = "pairs"
+"""The aim of two faults at once, one of the broker's side and one of another."""
 _AT_A_POINT = "kill_relay_at_a_point"
 
 
@@ -15,7 +17,7 @@ def short_of(
 ) -> dict[str, int]:
     """What is lacking of each aim that is not reached: a kind, or `EVERY_POINT`.
 
-    ``felt`` says how often each kind was, ``visited`` how often a relay died at each of the ``points``.
+    ``felt`` says how often each kind was, and `PAIRS`; ``visited`` how often a relay died at each of the ``points``.
     """
     lacking = {aim: wanted - felt.get(aim, 0) for aim, wanted in aims.items() if aim != EVERY_POINT}
     if EVERY_POINT in aims:
@@ -27,6 +29,8 @@ def wanting(lacking: Mapping[str, int], available: Sequence[str]) -> dict[str, i
     """The kinds that bring a run nearer to its aims, in the order they are known in, with how often each is needed."""
     needed: Counter[str] = Counter()
     for aim, count in lacking.items():
+        if aim == PAIRS:
+            continue
         kind = _AT_A_POINT if aim == EVERY_POINT else aim
         needed[kind] = max(needed[kind], count)
     return {kind: needed[kind] for kind in available if needed[kind]}
@@ -34,6 +38,8 @@ def wanting(lacking: Mapping[str, int], available: Sequence[str]) -> dict[str, i
 
 def served(aims: Mapping[str, int], kinds: Sequence[str], known: Sequence[str]) -> dict[str, int]:
     """The aims that the kinds of a run can reach. ValueError for one that no kind at all serves."""
-    if wrong := [aim for aim in aims if not wanting({aim: 1}, known)]:
-        raise ValueError(f"unknown aims: {', '.join(wrong)}; known are {', '.join((EVERY_POINT, *known))}")
-    return {aim: count for aim, count in aims.items() if wanting({aim: 1}, kinds)}
+    if wrong := [aim for aim in aims if aim != PAIRS and not wanting({aim: 1}, known)]:
+        raise ValueError(
+            f"unknown aims: {', '.join(wrong)}; known are {', '.join((EVERY_POINT, PAIRS, *known))}"
+        )
+    return {aim: count for aim, count in aims.items() if aim == PAIRS or wanting({aim: 1}, kinds)}

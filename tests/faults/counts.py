@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from tests.faults.aims import EVERY_POINT
+from tests.faults.aims import EVERY_POINT, PAIRS
 from tests.faults.kinds.process import LEADER_POINTS, POINTS
 from tests.faults.suites import CYCLES, EXAMPLES, SEEDS, STEPS, Done
 from tests.faults.trial import Result
@@ -15,7 +15,7 @@ KILLS = ("kill_relay", "kill_relay_at_a_point", "kill_writer", "kill_postgres", 
 """Kinds that end processes with ``kill -9``; each counts as one, however many processes it ends."""
 EACH_RUN: Mapping[str, int] = {
     "kill_relay": 10, "kill_writer": 8, "kill_postgres": 3, "restart_postgres": 2, "kill_broker": 3,
-    "restart_broker": 2, EVERY_POINT: 1,
+    "restart_broker": 2, EVERY_POINT: 1, PAIRS: 6,
 }  # fmt: skip
 """How often a kind is to be felt in each of the six runs, which together reach what is `WANTED`."""
 WANTED: Mapping[str, int] = {
@@ -23,6 +23,7 @@ WANTED: Mapping[str, int] = {
     "crash_points": len({*POINTS, *LEADER_POINTS}),
     "postgres_restarts": 20,
     "broker_restarts": 20,
+    "combinations": 20,
     "simulation_seeds": SEEDS,
     "machine_examples": EXAMPLES,
     "machine_steps": STEPS,
@@ -40,6 +41,7 @@ def of_faults(results: Sequence[Result]) -> dict[str, int]:
         "crash_points": len(crash_points(results)),
         "postgres_restarts": by_kind["restart_postgres"] + by_kind["kill_postgres"],
         "broker_restarts": by_kind["restart_broker"] + by_kind["kill_broker"],
+        "combinations": sum(deed.paired and deed.hit for result in results for deed in result.deeds) // 2,
     }
 
 

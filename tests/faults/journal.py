@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,10 @@ _POLL_SECONDS = 0.05
 
 class NotHit(AssertionError):
     """Raised when a fault was injected and nobody felt it: the run then proves nothing about it."""
+
+
+class BrokenPromise(AssertionError):
+    """Raised when a fault was felt and somebody did not do what is promised for it."""
 
 
 class NotHere(Exception):
@@ -65,3 +70,12 @@ async def eventually(condition: Callable[[], Any], within: float, otherwise: str
             raise NotHit(f"{otherwise} within {within:g} s")
         await asyncio.sleep(_POLL_SECONDS)
     return found
+
+
+@contextmanager
+def promised() -> Iterator[None]:
+    """In this block the fault is in: what does not happen in its time now breaks a promise, and fails the run."""
+    try:
+        yield
+    except (NotHit, TimeoutError) as error:
+        raise BrokenPromise(str(error)) from error

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.faults.aims import served, short_of, wanting
+from tests.faults.aims import PAIRS, served, short_of, wanting
 from tests.faults.journal import NotHere, NotHit
 from tests.faults.kinds import KINDS, broker, network
 from tests.faults.kinds.process import points
@@ -45,6 +45,8 @@ class Deed:
     told: str
     broken_promise: bool = False
     """Whether something did not do what it had promised while it was broken, or the fault could not be made at all."""
+    paired: bool = False
+    """Whether another was made at the same time."""
 
 
 async def rage(
@@ -80,6 +82,9 @@ async def rage(
         needed = wanting(short, available)
         if queue:
             together: tuple[str, ...] = (queue.pop(),)
+        elif short.get(PAIRS):
+            together = _pair(chance, available)
+            felt[PAIRS] += 1  # tried is enough: which of the two is felt depends on the other
         elif needed and (passed >= seconds or chance.random() < TOWARDS_GOALS):
             together = (_weighed(chance, needed),)
         elif passed < seconds:
@@ -104,7 +109,8 @@ def lacking(
     world: World, goals: Mapping[str, int], kinds: Sequence[str], felt: Mapping[str, int]
 ) -> dict[str, int]:
     """What a run has come short of, of the goals that its kinds can reach."""
-    return short_of(served(goals, kinds, [*KINDS]), felt, points(world), world.visited)
+    aims = {aim: count for aim, count in served(goals, kinds, [*KINDS]).items() if aim != PAIRS}
+    return short_of(aims, felt, points(world), world.visited)
 
 
 def _weighed(chance: random.Random, weights: Mapping[str, int]) -> str:
@@ -112,12 +118,16 @@ def _weighed(chance: random.Random, weights: Mapping[str, int]) -> str:
 
 
 def _by_chance(chance: random.Random, kinds: Sequence[str]) -> tuple[str, ...]:
-    """One fault, or two at once: one on the brokers' side and one of processes or the database."""
+    """One fault, or two at once."""
     first = _weighed(chance, {kind: OFTEN.get(kind, 1) for kind in kinds})
+    return _pair(chance, kinds) if first in BROKER_SIDE and chance.random() < TOGETHER else (first,)
+
+
+def _pair(chance: random.Random, kinds: Sequence[str]) -> tuple[str, ...]:
+    """A fault on the brokers' side and one of processes or the database, as far as there are such."""
+    brokers = [kind for kind in kinds if kind in BROKER_SIDE]
     others = [kind for kind in kinds if kind not in BROKER_SIDE | BOTH_SIDES]
-    if first in BROKER_SIDE and others and chance.random() < TOGETHER:
-        return first, chance.choice(others)
-    return (first,)
+    return tuple(chance.choice(several) for several in (brokers, others) if several) or (kinds[0],)
 
 
 async def _together(world: World, kinds: Sequence[str], missing: dict[str, str]) -> list[Deed]:
@@ -143,6 +153,6 @@ async def _together(world: World, kinds: Sequence[str], missing: dict[str, str])
         await world.until_working()
         recovered = time.monotonic()
     return [
-        Deed(kind, began, healed, recovered, hit, told, broken)
+        Deed(kind, began, healed, recovered, hit, told, broken, paired=len(kinds) > 1)
         for kind, began, healed, hit, told, broken in done
     ]

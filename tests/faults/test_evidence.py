@@ -153,9 +153,12 @@ def test_what_was_felt_is_counted_and_what_was_not_is_not() -> None:
         deed("kill_relay"), deed("kill_writer", hit=False), deed("kill_postgres"), deed("restart_broker"),
         deed("kill_relay_at_a_point", words="r0 died at claim.after for the 2. time"),
         deed("kill_relay_at_a_point", words="r0 died at claim.after for the 1. time"),
+        replace(deed("cut_broker"), paired=True), replace(deed("lock_table"), paired=True),
     ]  # fmt: skip
     found = counts.of_faults([Result(PLAN, 0.0, deeds=deeds)])
-    assert found == {"kills": 4, "crash_points": 1, "postgres_restarts": 1, "broker_restarts": 1}
+    assert found == {
+        "kills": 4, "crash_points": 1, "postgres_restarts": 1, "broker_restarts": 1, "combinations": 1,
+    }  # fmt: skip
 
 
 def test_a_count_that_was_not_reached_is_named() -> None:

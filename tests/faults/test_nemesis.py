@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults import nemesis
 from tests.faults.aims import served, short_of, wanting
-from tests.faults.journal import NotHere, NotHit
+from tests.faults.journal import NotHere, NotHit, promised
 from tests.faults.kinds import KINDS
 from tests.faults.kinds.process import LEADER_POINTS, POINTS
 from tests.faults.plan import Plan
@@ -135,3 +135,26 @@ async def test_nothing_more_is_broken_once_nothing_works() -> None:
     world.works = False
     await raged(world, goals={"kill_relay": 5})
     assert len(world.done) == 1
+
+
+@pytest.mark.asyncio
+async def test_pairs_are_of_the_brokers_side_and_another() -> None:
+    calm: Any = Calm()
+    deeds, _ = await nemesis.rage(calm, [*KINDS], 0.0, lambda _: None, goals={"pairs": 4})
+    pairs = [deed.kind for deed in deeds if deed.paired]
+    assert len(pairs) == 8
+    assert sum(kind in nemesis.BROKER_SIDE for kind in pairs) == 4
+    assert len(deeds) == len(KINDS) + 8
+
+
+@pytest.mark.asyncio
+async def test_what_was_promised_and_does_not_happen_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def without_takeover(world: Any) -> str:
+        with promised():
+            raise NotHit("no other relay took over")
+
+    monkeypatch.setitem(KINDS, "kill_relay", without_takeover)
+    calm: Any = Calm()
+    (deed, *_), _ = await nemesis.rage(calm, ["kill_relay"], 0.0, lambda _: None)
+    assert deed.broken_promise
+    assert "no other relay took over" in deed.told

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tests.faults.journal import Line, NotHit, eventually
+from tests.faults.journal import Line, NotHit, eventually, promised
 from tests.faults.kinds.network import accepts_more_than
 from tests.faults.plan import TABLE
 from tests.faults.world import World
@@ -73,9 +73,10 @@ async def terminate_sessions(world: World) -> str:
             raise NotHit(f"relays had {len(ended)} sessions, with {locks} locks of a leader")
         said = ""
         if world.plan.ordered:
-            (felt, *_) = await world.events.until(
-                began, "Reconnecting", "LeaderLost", within=FEEL_SECONDS, relay=relay.name
-            )
+            with promised():
+                (felt, *_) = await world.events.until(
+                    began, "Reconnecting", "LeaderLost", within=FEEL_SECONDS, relay=relay.name
+                )
             said = f", {relay.base} said {felt['name']}"
         await _until(
             admin,
@@ -83,8 +84,9 @@ async def terminate_sessions(world: World) -> str:
             "not all ended",
             ended,
         )
-        for proxy, before in zip(world.relay_proxies, accepted, strict=True):
-            await proxy.wait_for(accepts_more_than(before), within=FEEL_SECONDS)
+        with promised():
+            for proxy, before in zip(world.relay_proxies, accepted, strict=True):
+                await proxy.wait_for(accepts_more_than(before), within=FEEL_SECONDS)
     return f"ended {len(ended)} sessions, {locks} of them a leader's{said}; {len(accepted)} relays connected anew"
 
 
@@ -201,7 +203,8 @@ async def _back_again(world: World, restart: Any) -> str:
     await asyncio.to_thread(restart)
     if await _started(world) == before:
         raise NotHit("the server was not started again")
-    felt = await world.events.until(began, "Reconnecting", "LeaderLost", within=FEEL_SECONDS)
+    with promised():
+        felt = await world.events.until(began, "Reconnecting", "LeaderLost", within=FEEL_SECONDS)
     return f"back after {time.monotonic() - began:.1f} s; relays said {felt[0]['name']}"
 
 

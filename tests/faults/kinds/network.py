@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from tests.faults.journal import NotHit, eventually
+from tests.faults.journal import NotHit, eventually, promised
 from tests.faults.kinds.in_hand import came_to
 from tests.faults.world import World
 from tests.services.proxy import FaultProxy
@@ -110,13 +110,15 @@ async def reset_database(world: World) -> str:
         raise NotHit(f"{sum(counts)} connections were reset, none of the relay that worked")
     said = ""
     if world.plan.ordered:
-        (felt, *_) = await world.events.until(
-            began, "Reconnecting", "LeaderLost", within=FEEL_SECONDS, relay=relay.name
-        )
+        with promised():
+            (felt, *_) = await world.events.until(
+                began, "Reconnecting", "LeaderLost", within=FEEL_SECONDS, relay=relay.name
+            )
         said = f", {relay.base} said {felt['name']}"
-    for proxy, count, before in zip(world.relay_proxies, counts, accepted, strict=True):
-        if count:
-            await proxy.wait_for(accepts_more_than(before), within=FEEL_SECONDS)
+    with promised():
+        for proxy, count, before in zip(world.relay_proxies, counts, accepted, strict=True):
+            if count:
+                await proxy.wait_for(accepts_more_than(before), within=FEEL_SECONDS)
     return f"reset {sum(counts)} connections of {sum(map(bool, counts))} relays{said}; all came back"
 
 
@@ -168,9 +170,10 @@ async def reset_broker(world: World) -> str:
         dropped, count = proxy.responses.held, proxy.reset()
     finally:
         proxy.pass_through()
-    await proxy.wait_for(accepts_more_than(accepted), within=FEEL_SECONDS)
-    back = time.monotonic()
-    await world.events.until(back, "Published", within=FEEL_SECONDS)
+    with promised():
+        await proxy.wait_for(accepts_more_than(accepted), within=FEEL_SECONDS)
+        back = time.monotonic()
+        await world.events.until(back, "Published", within=FEEL_SECONDS)
     return f"reset {count} connections with {dropped} bytes of answers on their way; back and publishing"
 
 

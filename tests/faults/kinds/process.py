@@ -7,7 +7,7 @@ import random
 import signal
 import time
 
-from tests.faults.journal import Line, NotHit, eventually
+from tests.faults.journal import Line, NotHit, eventually, promised
 from tests.faults.kinds.in_hand import came_to, caught_relay, caught_writer, in_doubt, leased, until_free
 from tests.faults.processes import RelayPlace
 from tests.faults.world import World
@@ -26,6 +26,8 @@ FREEZE_POINTS = ("publish.before", "claim.after", "dispatch.before")
 """Moments at which a relay has rows in hand: acknowledged by the broker, or claimed and not yet dispatched."""
 TAKEN_SECONDS = 20.0
 """In which other relays must have found the rows of one that stands still, from the end of its leases on."""
+TAKEOVERS = 4
+"""In so many times its setting another leads: the last heartbeat, the campaign, and a machine that is busy."""
 TELL_SECONDS = 15.0
 
 
@@ -100,7 +102,8 @@ async def freeze_relay(world: World) -> str:
             seconds = await _taken_over(world, relay, frozen)
             lock_ttl = world.plan.settings["lock_ttl"]
             await asyncio.sleep(max(0.0, frozen + lock_ttl + 0.5 - time.monotonic()))
-            await until_free(admin, relay.name, TAKEN_SECONDS)
+            with promised():
+                await until_free(admin, relay.name, TAKEN_SECONDS)
     finally:
         thawed = time.monotonic()
         relay.order()  # one that did not come to it is not to do so later
@@ -150,7 +153,8 @@ def _another(world: World, relay: RelayPlace) -> RelayPlace:
 
 async def _refused(world: World, relay: RelayPlace, since: float) -> str:
     """What a relay told of its writes that came too late; there must be one."""
-    lost = await world.events.until(since, "LeaseLost", within=TELL_SECONDS, relay=relay.name)
+    with promised():
+        lost = await world.events.until(since, "LeaseLost", within=TELL_SECONDS, relay=relay.name)
     writes = sorted({line["write"] for line in lost})
     return f"{len(lost)} late writes ({', '.join(writes)}) were refused"
 
@@ -158,11 +162,13 @@ async def _refused(world: World, relay: RelayPlace, since: float) -> str:
 async def _taken_over(world: World, relay: RelayPlace, since: float) -> str:
     """Wait until another relay does the work."""
     name = "LeaderGained" if world.plan.ordered else "Published"
+    within = TAKEOVERS * world.plan.settings["takeover"] if world.plan.ordered else TAKEN_SECONDS
 
     def others() -> list[Line]:
         return [line for line in world.events.since(since, name) if line["relay"] != relay.name]
 
-    taken = await eventually(others, 20.0, f"no other relay took over from {relay.name}")
+    with promised():
+        taken = await eventually(others, within, f"no other relay took over from {relay.name}")
     if not world.plan.ordered:
         return ""
     return f", {taken[0]['relay']} took over after {taken[0]['at'] - since:.1f} s"
