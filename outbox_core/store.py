@@ -29,7 +29,8 @@ class Claim:
     ``token`` is made before the claim and fences every later write of its rows. ``term`` is the leader's, or None where
     nobody leads: a claim with a term that is over takes nothing. Rows of ``held`` keys and ``shut`` topics are passed
     over, as are places before ``since``. ``limit`` bounds rows and ``max_bytes`` payloads as they will be in memory;
-    one row comes however large it is. A lease older than ``lock_ttl`` seconds is void.
+    one row comes however large it is. A lease older than ``lock_ttl`` seconds is void. ``in_hand`` are the tokens of
+    earlier claims of which the relay still has rows, whose order it knows.
     """
 
     token: UUID
@@ -40,6 +41,7 @@ class Claim:
     since: Place = BEGINNING
     held: Sequence[KeyId] = ()
     shut: Sequence[str] = ()
+    in_hand: Sequence[UUID] = ()
 
 
 @dataclass(slots=True)
@@ -64,10 +66,9 @@ class Row:
 
 
 class Span(NamedTuple):
-    """The part of a key's rows, between two sequences and without them, that may hide a predecessor."""
+    """The part of a key's rows, below a sequence, that may hide a predecessor."""
 
     key_id: KeyId
-    after: int
     before: int
 
 
@@ -158,7 +159,8 @@ class Store(Protocol):
     async def predecessors(
         self, table: TableName, claim: Claim, spans: Sequence[Span], *, dead_too: bool
     ) -> dict[KeyId, Predecessor]:
-        """The first unresolved row inside each span that this claim has not leased. Replayed rows do not count."""
+        """The first unresolved row of each span that neither this claim nor one in hand has leased. Replayed rows do
+        not count."""
         ...
 
     async def publish(

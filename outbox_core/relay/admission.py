@@ -98,4 +98,5 @@ class Admission:
         """Give back rows that were never taken into the order of their keys."""
         for row in rows:
             row.order = None
+        self._hand.set_apart(rows)
         self._release(rows, reason)

@@ -144,10 +144,11 @@ class Claimer:
     def _has_room(self) -> bool:
         """Whether more may be claimed. What waits for a destination that does not answer keeps nobody else's place."""
         self._passed_over = ()
-        if self._hand.has_room(0 if self._cautious else _AHEAD * self._limit):
+        ahead = _AHEAD * max(self._limit, self._settings.batch_size)
+        if self._hand.has_room(0 if self._cautious else ahead):
             return True
         self._passed_over = stuck = [] if self._cautious else self._leaves.stuck(clock.now())
-        return bool(stuck) and self._hand.has_room(_AHEAD * self._limit + self._waiting_for(stuck))
+        return bool(stuck) and self._hand.has_room(ahead + self._waiting_for(stuck))
 
     async def _read(self) -> bool:
         began = clock.now()
@@ -165,6 +166,8 @@ class Claimer:
         usual = self._settings.batch_size
         if not batch.full:
             return usual
+        if batch.claim.limit < self._limit:
+            return self._limit  # a cautious claim says nothing about the backlog
         if len(batch.rows) >= batch.claim.limit:
             return min(self._limit * 2, usual * GROWTH)
         # Full by its bytes. The database writes out every row that it weighs: no more are worth it than might fit.
@@ -189,6 +192,7 @@ class Claimer:
             since=since,
             held=self._keys.held() if settings.single_active else (),
             shut=self._leaves.shut_topics(self._passed_over),
+            in_hand=self._hand.tokens if settings.single_active else (),
         )
 
     async def _lease(self, claim: Claim, keys: Mapping[KeyId, int]) -> Batch:
@@ -256,7 +260,7 @@ class Claimer:
             found = await self._store.predecessors(
                 self._table,
                 self._claim(since=BEGINNING),
-                [Span(key_id, 0, _LAST_SEQUENCE) for key_id in keys],
+                [Span(key_id, _LAST_SEQUENCE) for key_id in keys],
                 dead_too=self._settings.on_dead == "block",
             )
             self._keys.reviewed(keys, found, clock.now())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import anyio
 
@@ -17,18 +18,42 @@ class Hand:
     def __init__(self, max_bytes: int) -> None:
         self.rows = 0
         self.bytes = 0
+        self._leases: dict[UUID, int] = {}
+        self._set_apart: dict[UUID, UUID] = {}
         self._max_bytes = max_bytes
         self._changed = anyio.Event()
 
-    def take(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            self.rows += 1
-            self.bytes += len(row.message.payload)
+    @property
+    def tokens(self) -> list[UUID]:
+        """Of the claims of which there are still rows, all of them in the order of their keys."""
+        apart = set(self._set_apart.values())
+        return [token for token in self._leases if token not in apart]
 
-    def drop(self, rows: Iterable[Row]) -> None:
+    def set_apart(self, rows: Iterable[Row]) -> None:
+        """These rows go back and were never in the order of their keys: until that is on record, they may be before
+        others that are claimed now."""
+        self._set_apart |= {row.id: row.token for row in rows}
+
+    def take(self, rows: Sequence[Row]) -> None:
+        """The rows of one claim."""
         for row in rows:
-            self.rows -= 1
+            self.bytes += len(row.message.payload)
+        if rows:
+            self.rows += len(rows)
+            self._leases[rows[0].token] = len(rows)
+
+    def drop(self, rows: Sequence[Row]) -> None:
+        leases = self._leases
+        for row in rows:
             self.bytes -= len(row.message.payload)
+            left = leases[row.token] - 1
+            if left:
+                leases[row.token] = left
+            else:
+                del leases[row.token]
+            if self._set_apart:
+                self._set_apart.pop(row.id, None)
+        self.rows -= len(rows)
         self._changed.set()
 
     def has_room(self, max_rows: int) -> bool:

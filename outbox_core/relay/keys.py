@@ -13,7 +13,7 @@ from typing import Final
 
 from outbox_core.store import KeyId, Predecessor, Row, Span
 
-MAX_HELD_IN_CLAIM: Final = 4000
+MAX_HELD_IN_CLAIM: Final = 20_000
 """Held keys that a claim is told to pass over; rows of further ones are claimed and given back."""
 _FIRST_STEP: Final = 1
 _STEP_GROWTH: Final = 8
@@ -25,7 +25,7 @@ _SOON: Final = 0.5
 class Key:
     """What the relay knows of one key. Made for almost every row where keys are many, so it is written for speed."""
 
-    __slots__ = ("active", "firm", "fresh", "highest", "id", "in_hand", "queue", "step", "wake")
+    __slots__ = ("active", "firm", "fresh", "id", "in_hand", "queue", "step", "wake")
 
     def __init__(self, key_id: KeyId) -> None:
         self.id = key_id
@@ -36,7 +36,6 @@ class Key:
         self.active: Row | None = None
         self.in_hand = 0
         """Rows whose lease is this relay's: queued, active, or with an outcome not yet on record."""
-        self.highest = 0
         self.wake: float | None = None
         """When a held key may be followed; None when it is not held."""
         self.firm = False
@@ -60,6 +59,11 @@ class Keys:
             return []
         found = [key_id for key_id, key in self._keys.items() if key.wake is not None]
         return found[:MAX_HELD_IN_CLAIM]
+
+    def holds(self, key_id: KeyId | None) -> bool:
+        """Whether a key is held, and so followed in its time."""
+        key = None if key_id is None else self._keys.get(key_id)
+        return key is not None and key.wake is not None
 
     def next_wake(self) -> float:
         """When the next held key may be followed; infinity when none waits."""
@@ -128,8 +132,8 @@ class Keys:
             self._forget_if_idle(key)
 
     def spans(self, keys: Iterable[Key]) -> list[Span]:
-        """Where a predecessor of freshly claimed rows may hide: behind what is in hand, before the last of them."""
-        return [Span(key.id, key.highest if key.in_hand else 0, _highest(key.fresh)) for key in keys]
+        """Where a predecessor of freshly claimed rows may hide: before the last of them."""
+        return [Span(key.id, _highest(key.fresh)) for key in keys]
 
     def admit(
         self,
@@ -170,7 +174,8 @@ class Keys:
     ) -> list[Row]:
         # Its own row may be the one that hides, when another has it by now: that one goes back too.
         back.extend(row for row in claimed if row.message.meta.sequence >= predecessor.sequence)
-        self._hold(key, now + (_DEAD_RECHECK if predecessor.wait is None else predecessor.wait))
+        wait = _DEAD_RECHECK if predecessor.wait is None else max(predecessor.wait, _LEAST_WAIT)
+        self._hold(key, now + wait)
         return [row for row in claimed if row.message.meta.sequence < predecessor.sequence]
 
     def _admit_key(self, key: Key, claimed: list[Row], ready: list[Row]) -> None:
@@ -178,7 +183,6 @@ class Keys:
             self._forget_if_idle(key)
             return
         key.in_hand += len(claimed)
-        key.highest = max(key.highest, _highest(claimed))
         if len(claimed) == 1 and key.active is None and not key.queue:
             key.active = claimed[0]
             ready.append(key.active)
@@ -252,6 +256,8 @@ class Keys:
             self._keys.pop(key.id, None)
 
 
+_LEAST_WAIT: Final = 0.05
+"""Of a key whose first message is due and yet not to be had: somebody holds a lock on it."""
 _DEAD_RECHECK: Final = 5.0
 """How often a key that a dead message blocks is looked at again, in case somebody replayed or discarded it."""
 

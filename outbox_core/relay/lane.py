@@ -232,7 +232,9 @@ class Lane:
         self.hand.drop(rows)
 
     def _released(self, rows: Sequence[Row]) -> None:
-        self.claimer.returned(rows)
+        # Those of held keys are followed. If there are more of these than a claim can be told, it would take them
+        # again and again, and come to nobody else.
+        self.claimer.returned([row for row in rows if not self._keys.holds(row.key_id)])
 
 
 def lanes_for(

@@ -217,18 +217,24 @@ class Run:
             leaders.cancel_scope.cancel()
 
     async def _complete(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> None:
+        failure: Exception | None = None
         async with anyio.create_task_group() as completers:
             for lane in self._lanes:
                 completers.start_soon(lane.complete)
             try:
                 await self._claim(work)
                 self._deadline = min(self._deadline, clock.now() + self._settings.dispatch_timeout + 5.0)
+            except Exception as error:
+                self._deadline = clock.now()
+                failure = error  # raised when outcomes are on record and rows given back
             except BaseException:
                 self._deadline = clock.now()
                 raise
             finally:
                 await self._stop_lanes()
             completers.cancel_scope.deadline = self._deadline + _RECORDING_SECONDS
+        if failure is not None:
+            raise failure
 
     async def _stop_lanes(self) -> None:
         """Stop all lanes at once, by the one deadline, whatever else happens."""

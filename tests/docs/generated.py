@@ -104,6 +104,7 @@ PARTS: dict[tuple[Path, str], Callable[[], str]] = {
     (EXPLANATION / "mutations.md", "mutations"): mutations.documented,
     (faults.PAGE, "recorded run"): faults.recorded,
     (faults.PAGE, "mutants"): faults.mutants,
+    (faults.PAGE, "matrix"): faults.matrix,
 }
 
 

@@ -6,7 +6,8 @@
 
 Prints what happens as it happens and ends with one line of JSON. The exit code is 0 only when nothing was lost, made
 up, reordered, altered or written too late, every planned fault was felt, every row of the fault matrix has its proof,
-and the long form has reached its counts. Files are written after every run, so that what was found is kept.
+and the long form has reached its counts. With some of the kinds alone there is no matrix: it needs them all. Files are
+written after every run, so that what was found is kept.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import json
 import secrets
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,9 +28,12 @@ from tests.faults import matrix, plot, report
 from tests.faults.kinds import KINDS
 from tests.faults.plan import BROKERS
 from tests.faults.plans import in_one_pass, tasks
+from tests.faults.soak import WARM_UP_SECONDS
 from tests.faults.suites import Done, run_all, suites
 from tests.faults.summary import summary
 from tests.faults.trial import Result, run
+
+SHORTEST_SOAK_SECONDS = WARM_UP_SECONDS + 60.0
 
 
 @dataclass(slots=True)
@@ -105,6 +110,8 @@ class Session:
 async def main(arguments: argparse.Namespace) -> int:
     seed: int = arguments.seed if arguments.seed is not None else secrets.randbelow(1_000_000)
     session = Session(arguments, seed)
+    for caution in cautions(arguments):
+        session.tell(caution)
     for number, task in enumerate(tasks(arguments, seed)):
         reached = arguments.long is not None and number >= in_one_pass(arguments)
         if reached and time.monotonic() - session.began > arguments.long * 3600:
@@ -118,7 +125,7 @@ async def main(arguments: argparse.Namespace) -> int:
         for group in suites(seed):
             session.done += await asyncio.to_thread(run_all, group, session.tell)
             session.save()
-    if not arguments.no_matrix and arguments.soak is None:
+    if has_matrix(arguments):
         try:
             session.proofs = await asyncio.to_thread(_prove, session)
         except Exception as error:
@@ -137,6 +144,28 @@ async def main(arguments: argparse.Namespace) -> int:
     return 0 if found["good"] else 1
 
 
+def has_matrix(arguments: argparse.Namespace) -> bool:
+    """Whether the rows of the matrix are to be proven: not in a soak, and not with some of the kinds alone."""
+    return not arguments.no_matrix and arguments.soak is None and not _some_kinds(arguments)
+
+
+def cautions(arguments: argparse.Namespace) -> list[str]:
+    """What is to be known of a session before it begins."""
+    found: list[str] = []
+    if arguments.long is not None and (arguments.broker or arguments.mode):
+        found.append(
+            "the counts of a whole long run cannot be reached with --broker or --mode: they are those of every broker"
+            " in both modes together, and this run will name what it lacks and not be good"
+        )
+    if _some_kinds(arguments) and not arguments.no_matrix and arguments.soak is None:
+        found.append("the matrix is left out: its rows need all kinds, and --kinds names some")
+    return found
+
+
+def _some_kinds(arguments: argparse.Namespace) -> bool:
+    return bool(arguments.kinds) and set(arguments.kinds.split(",")) != set(KINDS)
+
+
 def _prove(session: Session) -> list[matrix.Proof]:
     felt = {(kind, result.plan.broker) for result in session.results for kind in result.by_kind}
     missing = {kind: reason for result in session.results for kind, reason in result.missing.items()}
@@ -151,7 +180,8 @@ def _prove(session: Session) -> list[matrix.Proof]:
     )
 
 
-def _arguments() -> argparse.Namespace:
+def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """The arguments; ends the process with a message when they cannot be meant."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description="Break everything and count.")
     parser.add_argument(
         "--seed", type=int, help="decides brokers and order of faults; printed when not given"
@@ -161,12 +191,17 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, help="at least so long for each run, which ends not before all was felt"
     )
-    parser.add_argument("--kinds", help=f"some of: {', '.join(KINDS)}")
+    parser.add_argument(
+        "--kinds", help=f"without the matrix unless all are named; some of: {', '.join(KINDS)}"
+    )
     parser.add_argument(
         "--long", type=float, nargs="?", const=0.0, metavar="HOURS",
         help="every broker in both modes until the counts are reached, and then on until so many hours are over",
     )  # fmt: skip
-    parser.add_argument("--soak", type=float, metavar="SECONDS", help="break nothing and see what grows")
+    parser.add_argument(
+        "--soak", type=float, metavar="SECONDS",
+        help=f"break nothing and see what grows; at least {SHORTEST_SOAK_SECONDS:g}",
+    )  # fmt: skip
     parser.add_argument("--no-matrix", action="store_true", help="leave out the tests of single rows")
     parser.add_argument(
         "--records", type=Path, nargs="+", default=(), metavar="FILE",
@@ -175,11 +210,18 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="also write the last line to a file, after every run")
     parser.add_argument("--report", type=Path, help="also write what is printed to a file")
     parser.add_argument("--plot", type=Path, help="write the timeline as SVG")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     if arguments.kinds and (unknown := set(arguments.kinds.split(",")) - set(KINDS)):
         parser.error(f"unknown kinds: {', '.join(sorted(unknown))}; known are {', '.join(KINDS)}")
+    if arguments.soak is not None and not arguments.soak >= SHORTEST_SOAK_SECONDS:
+        parser.error(
+            f"--soak {arguments.soak:g} is too short: the first {WARM_UP_SECONDS:g} s are not looked at,"
+            f" give at least {SHORTEST_SOAK_SECONDS:g}"
+        )
+    if absent := [str(record) for record in arguments.records if not record.is_file()]:
+        parser.error(f"no such records: {', '.join(absent)}; give files that pytest's --junitxml wrote")
     return arguments
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(_arguments())))
+    sys.exit(asyncio.run(main(parsed())))

@@ -89,6 +89,8 @@ class Verdict:
     """A claim did not charge an attempt, or what was given back undispatched had paid for it."""
     unseen: list[str] = field(default_factory=list[str])
     """The broker has them, and not every consumer came to see them."""
+    untracked: list[str] = field(default_factory=list[str])
+    """The broker has them, and the trail never saw them become published: what it says of stale writes is not all."""
 
     @property
     def wrong(self) -> dict[str, list[str]]:
@@ -102,7 +104,7 @@ class Verdict:
 
 FAILURES = (
     "lost", "phantom", "reordered", "stale_writes_accepted", "dead_unplanned", "broken_commits", "altered",
-    "split_keys", "delivered_poison", "miscounted", "unseen",
+    "split_keys", "delivered_poison", "miscounted", "unseen", "untracked",
 )  # fmt: skip
 """The lists of a verdict of which each must be empty."""
 
@@ -129,6 +131,8 @@ def classify(evidence: Evidence, *, lock_ttl: float) -> Verdict:
         event_id for event_id in times if event_id in ledger and ledger[event_id].poison
     ]
     verdict.unseen = [event_id for event_id in times if any(event_id not in ids for ids in arrived.values())]
+    published = {step.event_id for step in evidence.trail if step.became == "published"}
+    verdict.untracked = [event_id for event_id in ledger if event_id in times and event_id not in published]
     verdict.stale_writes_accepted = stale_writes(evidence.trail, lock_ttl)
     verdict.miscounted = list(dict.fromkeys(step.event_id for step in evidence.trail if step.miscount))
     _outcomes(evidence.history, ledger, verdict)

@@ -73,6 +73,11 @@ def absent_rows(proofs: Sequence[Proof]) -> int:
     return sum(proof.standing in (Standing.IN_PART, Standing.ABSENT) for proof in proofs)
 
 
+def gaps(proofs: Sequence[Proof]) -> list[str]:
+    """Everything that was not shown and had to be, with the number of its row."""
+    return [f"row {proof.row.number}: {gap}" for proof in proofs for gap in proof.gaps]
+
+
 def prove(
     felt: set[tuple[str, Broker]],
     missing: Mapping[str, str],
@@ -116,18 +121,20 @@ def judge(
 ) -> Proof:
     """A row is shown when all its kinds were felt and all its tests passed; what cannot be had is said.
 
-    A kind must have been felt on each of ``brokers``; without them, on any.
+    A kind must have been felt on each of ``brokers``; without them, on any. Where nothing may be missing
+    (`missing_is_failure`), what this machine cannot have and every test that was skipped is a gap.
     """
     shown: list[str] = []
     absent: list[str] = []
     gaps: list[str] = []
+    lacked = gaps if missing_is_failure() else absent
     for kind in row.kinds:
         where = {broker for each, broker in felt if each == kind}
         lacking = [broker for broker in BROKERS if broker in brokers and broker not in where]
         if where and not lacking:
             shown.append(kind)
         elif kind in missing:
-            absent.append(f"{kind}: {missing[kind]}")
+            lacked.append(f"{kind}: {missing[kind]}")
         else:
             gaps.append(f"{kind} was not felt" + f" on {', '.join(lacking)}" * bool(where))
     for test in tests:
@@ -136,10 +143,9 @@ def judge(
         passed = [each for each in of_it if each.fate is Fate.PASSED]
         skipped = [each for each in of_it if each.fate is Fate.SKIPPED]
         gaps += [f"{each.test} failed" for each in failed]
+        lacked += [f"{each.test}: {each.why}" for each in skipped]
         if passed and not failed:
             shown.append(test)
-        elif skipped and not failed:
-            (gaps if missing_is_failure() else absent).append(f"{test}: {skipped[0].why}")
         elif not of_it:
             gaps.append(f"{test} was not run")
     return Proof(row, tuple(shown), tuple(gaps), tuple(absent))

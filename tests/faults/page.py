@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.docs.markdown import replaced
+from tests.faults.rows import ROWS, Row
 
 REPOSITORY = Path(__file__).parents[2]
 RESULTS = REPOSITORY / "tests" / "faults" / "results"
@@ -42,6 +43,26 @@ def mutants() -> str:
         cost = f"{each['count']} of {each['committed']}"
         lines.append(f"| **{each['name']}**: {each['breaks']} | {cost} | `{each['finding']}` | {verdict} |")
     return "\n".join(lines)
+
+
+def matrix() -> str:
+    """The part of the page on the rows of the matrix, and those of them that need no broker."""
+    lines = ["| row | fault | kinds | tests | by broker |", "|---:|---|---|---:|---|"]
+    for row in ROWS:
+        kinds = ", ".join(f"`{kind}`" for kind in row.kinds)
+        tests = len(row.tests) + sum(map(len, row.by_broker.values()))
+        lines.append(f"| {row.number} | {row.fault} | {kinds} | {tests or ''} | {_by_broker(row)} |")
+    alone = ", ".join(str(row.number) for row in ROWS if not _by_broker(row))
+    return (
+        "\n".join(lines)
+        + f"\n\nNo broker is needed for the rows {alone}: their tests have a dispatcher of their own."
+    )
+
+
+def _by_broker(row: Row) -> str:
+    """What of a row is shown anew with each broker; nothing when only tests without one show it."""
+    tests = [f"tests of {', '.join(row.by_broker)}"] if row.by_broker else []
+    return ", ".join([*(["kinds"] if row.kinds else []), *tests])
 
 
 def _about(saved: dict[str, Any]) -> str:

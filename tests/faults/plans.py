@@ -18,6 +18,9 @@ SIDE_BY_SIDE_KINDS = (
 LONGER_SECONDS = 300.0
 """At least so long is each run of a long form that goes on after it has reached its counts."""
 SOAK_SECONDS = 420.0
+"""So long is the soak of a long form at least."""
+SOAK_SHARE = 0.25
+"""Of the hours of a long form; what would take days to show is not looked for in minutes."""
 SOAK_RATE = 60.0
 SOAK_RETENTION = 30.0
 """So short that a table reaches its size while it is watched. Dead letters go, too: one of them keeps a whole page of
@@ -60,14 +63,19 @@ def _short(arguments: argparse.Namespace, seed: int) -> Iterator[Task]:
 
 
 def _long(arguments: argparse.Namespace, seed: int) -> Iterator[Task]:
-    """Every broker in both modes with what is to be reached, and a soak; then the same again, for ever."""
+    """Every broker in both modes with what is to be reached, and a soak; then the same again, for ever.
+
+    The first soak has its share of the hours. Later ones are short, so that the whole does not become much longer.
+    """
     chosen, goals, seconds = _kinds(arguments), EACH_RUN, arguments.seconds or 0.0
+    soaked = max(SOAK_SECONDS, arguments.long * 3600 * SOAK_SHARE)
     while True:
         for broker in _brokers(arguments):
             for ordered in _modes(arguments):
                 yield Task(_plan(seed, broker, seconds, ordered=ordered), chosen, goals)
-        yield _soak(arguments, seed, SOAK_SECONDS)
+        yield _soak(arguments, seed, soaked)
         seed, goals, seconds = seed + 1, {}, arguments.seconds or LONGER_SECONDS
+        soaked = SOAK_SECONDS
 
 
 def _kinds(arguments: argparse.Namespace) -> list[str]:

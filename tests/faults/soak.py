@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
+from typing import Any
 
 from tests.faults.plan import TABLE
 from tests.faults.world import World
@@ -16,6 +17,12 @@ WARM_UP, WARM_UP_SECONDS = 0.25, 120.0
 """What is not looked at, as a part of a run and at least: caches fill, and the table has yet to reach its size."""
 FEWEST = 9
 """Samples after the warm-up, without which nothing is said of a measure."""
+BEGINNING_SECONDS = 10.0
+"""Whoever told its vitals until then, from when the watch began, has to go on telling them to its end."""
+SILENT_SECONDS = 30.0
+"""For how long before the end of the watch nothing may have been heard of a relay."""
+BREAKS = ("Reconnecting", "LeaderLost", "BreakerOpened")
+"""Events that a relay has no reason to tell while nothing is broken."""
 _VACUUM_SOON = ("ALTER SYSTEM SET autovacuum_naptime = '5s'", "SELECT pg_reload_conf()")
 """By default the room of deleted rows is found once a minute, and sizes settle only after several."""
 _SIZES = "SELECT pg_table_size($1::regclass), pg_indexes_size($1::regclass)"
@@ -64,7 +71,16 @@ class Trend:
         return self.grown <= self.allowed
 
 
-async def watch(world: World) -> Samples:
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What was measured, the relays that have to be among it, and what went wrong meanwhile."""
+
+    samples: Samples
+    relays: Sequence[str] = ()
+    wrong: Sequence[str] = ()
+
+
+async def watch(world: World) -> Watched:
     """Hold the load for the plan's time and measure all the while."""
     began = time.monotonic()
     samples: dict[str, list[tuple[float, float]]] = {"table_mb": [], "indexes_mb": [], "sessions": []}
@@ -78,11 +94,42 @@ async def watch(world: World) -> Samples:
             samples["indexes_mb"].append((now, indexes / 1e6))
             samples["sessions"].append((now, float(await admin.fetchval(_SESSIONS))))
             await asyncio.sleep(EVERY_SECONDS)
-    for line in world.events.since(began):
+    # The proxies of every connection live in this loop, which must not stand still while journals of hours are read.
+    return await asyncio.to_thread(_read, world, samples, began, time.monotonic())
+
+
+def _read(world: World, samples: Samples, began: float, ended: float) -> Watched:
+    told = of_relays(world.events.since(began), began, ended)
+    measured = {**samples, **told.samples, "latency_ms": _latencies(world, began)}
+    return Watched(measured, told.relays, told.wrong)
+
+
+def of_relays(lines: Sequence[Mapping[str, Any]], began: float, ended: float) -> Watched:
+    """What relays told of themselves from the beginning of a watch to its end."""
+    told = [line for line in lines if began <= line["at"] <= ended]
+    samples: dict[str, list[tuple[float, float]]] = {}
+    last: dict[str, float] = {}
+    for line in told:
         if line["kind"] == "vitals":
+            last[line["relay"]] = line["at"]
             for name in OF_RELAYS:
                 samples.setdefault(f"{name} {line['relay']}", []).append((line["at"], float(line[name])))
-    return {**samples, "latency_ms": _latencies(world, began)}
+    beginning = {
+        line["relay"] for line in told if line["kind"] == "vitals" and line["at"] <= began + BEGINNING_SECONDS
+    }
+    relays = sorted(beginning)
+    silent = [
+        f"{relay} told nothing of itself in the last {ended - last[relay]:.0f} s"
+        for relay in relays
+        if last[relay] < ended - SILENT_SECONDS
+    ]
+    broke = [
+        f"something broke although nothing was broken: {line['relay']} told {line['name']}"
+        f" after {line['at'] - began:.1f} s"
+        for line in told
+        if line.get("name") in BREAKS
+    ]
+    return Watched(samples, relays, [*silent, *broke])
 
 
 def _latencies(world: World, began: float) -> list[tuple[float, float]]:
@@ -127,12 +174,14 @@ def _trend(limit: Limit, points: Sequence[tuple[float, float]]) -> Trend:
     return Trend(mean, slope * 3600, slope * seconds, allowed)
 
 
-def problems(found: Mapping[str, Trend]) -> list[str]:
-    """What grew, and what was not measured."""
+def problems(found: Mapping[str, Trend], relays: Sequence[str] = ()) -> list[str]:
+    """What grew, and what was not measured: each of `LIMITS` somewhere, and those of relays in each of ``relays``."""
     seen = {name.partition(" ")[0] for name in found}
+    of_each = [f"{name} {relay}" for relay in relays for name in OF_RELAYS if name in seen]
     return [
         *(f"{name} grew by {trend.grown:.2f}" for name, trend in found.items() if not trend.good),
         *(f"{name} was measured too rarely to say anything" for name in LIMITS if name not in seen),
+        *(f"{name} was measured too rarely to say anything" for name in of_each if name not in found),
     ]
 
 

@@ -19,6 +19,8 @@ from tests.faults.trial import Result
 TTL = 5.0
 LEASED = Step("a1", "r0", "pending", "leased", None, "t1")
 PUBLISHED = Step("a1", "r0", "leased", "published", "t1", None, 0.1)
+OTHERS = [replace(step, event_id=event_id) for event_id in ("a2", "a3", "u1") for step in (LEASED, PUBLISHED)]
+"""What became of the other messages that were delivered."""
 
 
 def line(kind: str, kept: str = "", back: str = "", at: float = 1.0) -> dict[str, Any]:
@@ -42,7 +44,7 @@ GOOD = Evidence(
         "u1": Committed("b", 1), "p1": Committed(poison=True),
     },
     states={"a1": "published", "a2": "published", "a3": "published", "u1": "published", "p1": "dead"},
-    trail=[LEASED, PUBLISHED],
+    trail=[LEASED, PUBLISHED, *OTHERS],
     stored=seen("a1 u1 a2 a1 a3"),
     arrived={"live": seen("a1 u1 a2 a1 a3"), "group": seen("a1 a2 u1 a3")},
 )  # fmt: skip

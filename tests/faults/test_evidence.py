@@ -13,16 +13,19 @@ import pytest
 from outbox_core import headers as wire
 from outbox_core.message import Message
 from tests.faults import counts
-from tests.faults.classify import FAILURES, Committed, Seen, Verdict
+from tests.faults.classify import FAILURES, Committed, Seen, Step, Verdict
 from tests.faults.content import NAMELESS, digest_of, of_message, of_record
 from tests.faults.kinds.process import LEADER_POINTS, POINTS
+from tests.faults.matrix import Proof
 from tests.faults.nemesis import Deed
+from tests.faults.page import PAGE
 from tests.faults.plan import Plan
 from tests.faults.plans import in_one_pass, tasks
+from tests.faults.rows import ROWS
 from tests.faults.stops import LIMIT_SECONDS, Stop, stops
 from tests.faults.suites import Done, Suite, counted, suites
 from tests.faults.summary import summary
-from tests.faults.test_checker import GOOD, LEASED, PUBLISHED, judged, seen
+from tests.faults.test_checker import GOOD, LEASED, OTHERS, PUBLISHED, judged, seen
 from tests.faults.trial import Result
 
 TABLE = "public.faults_outbox"
@@ -114,8 +117,21 @@ def test_what_one_consumer_never_saw_is_found(consumer: str) -> None:
 
 
 def test_attempts_that_were_miscounted_are_found() -> None:
-    verdict = judged(trail=[LEASED, replace(PUBLISHED, miscount=True)])
+    verdict = judged(trail=[LEASED, replace(PUBLISHED, miscount=True), *OTHERS])
     assert verdict.wrong == {"miscounted": ["a1"]}
+
+
+@pytest.mark.parametrize(
+    ("trail", "untracked"),
+    [
+        pytest.param([], ["a1", "a2", "a3", "u1"], id="nothing was recorded"),
+        pytest.param(OTHERS, ["a1"], id="nothing of one message"),
+        pytest.param([LEASED, *OTHERS], ["a1"], id="that it was published is not there"),
+        pytest.param([LEASED, replace(PUBLISHED, became="pending"), *OTHERS], ["a1"], id="given back"),
+    ],
+)
+def test_a_delivery_that_the_trail_knows_nothing_of_is_found(trail: list[Step], untracked: list[str]) -> None:
+    assert judged(trail=trail).wrong == {"untracked": untracked}
 
 
 def test_every_failure_has_a_list_and_makes_a_verdict_bad() -> None:
@@ -191,6 +207,18 @@ def test_the_counts_are_in_the_summary_and_judged_in_the_long_form_alone() -> No
     assert (found["matrix_rows_absent"], found["broken_commits"]) == (0, 0)
 
 
+def test_what_was_not_felt_and_what_the_matrix_lacks_are_in_the_summary() -> None:
+    result = Result(PLAN, 0.0, ended=1.0, deeds=[deed("kill_relay"), deed("kill_writer", hit=False)])
+    result.problems.append("a writer ended with 1")
+    proofs = [
+        Proof(ROWS[4], shown=(), gaps=("freeze_relay was not felt",), absent=()),
+        Proof(ROWS[7], shown=("kill_broker",), gaps=(), absent=("restart_broker: no broker",)),
+    ]
+    found = summary([result], (), proofs, seed=1, seconds=1.0, good=False)
+    assert (found["faults"], found["faults_not_felt"]) == (1, 1)
+    assert found["problems"] == ["a writer ended with 1", "row 5: freeze_relay was not felt"]
+
+
 def test_suites_are_counted_by_what_they_did() -> None:
     assert counted("2000 seeds in 3.1 s, 0 failed: []\n", "") == {"simulation_seeds": 2000}
     assert counted("2000 seeds in 3.1 s, 1 failed: [7]\n", "") == {}
@@ -236,6 +264,20 @@ def test_the_long_form_has_every_broker_in_both_modes_with_goals_and_a_soak() ->
     for server in ("postgres", "broker"):
         assert each[f"kill_{server}"] + each[f"restart_{server}"] >= counts.WANTED[f"{server}_restarts"]
     assert not next(planned).goals
+
+
+def test_the_page_says_how_many_moments_a_long_run_has() -> None:
+    moments = counts.WANTED["crash_points"]
+    assert moments == len(POINTS) + len(LEADER_POINTS)
+    assert f"{moments} named moments" in PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("hours", "seconds"), [(0.0, 420.0), (0.25, 420.0), (4.0, 3600.0)])
+def test_the_soak_of_a_long_form_has_a_quarter_of_its_hours(hours: float, seconds: float) -> None:
+    given = arguments(long=hours, mode="ordered", broker="nats")
+    planned = tasks(given, 1)
+    two_passes = [next(planned) for _ in range(2 * in_one_pass(given))]
+    assert [task.plan.seconds for task in two_passes if not task.kinds] == [seconds, 420.0]
 
 
 def test_the_short_form_takes_two_brokers_in_turn() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.faults.matrix import Fate, Proof, Ran, Standing, absent_rows, judge, table
+from tests.faults.__main__ import cautions, has_matrix, parsed
+from tests.faults.kinds import KINDS
+from tests.faults.matrix import Fate, Proof, Ran, Standing, absent_rows, gaps, judge, table
 from tests.faults.plan import BROKERS, Broker
 from tests.faults.rows import ROWS, Row
 
@@ -66,6 +70,71 @@ def test_what_was_felt_on_one_broker_is_not_absent_there() -> None:
 def test_a_test_that_must_run_is_a_gap_when_it_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTBOX_TEST_REQUIRE", "all")
     assert judged(EVERYWHERE, BROKERS, ran=SKIPPED).standing is Standing.NOT_SHOWN
+
+
+SOME_SKIPPED = [
+    Ran("f.py::test[a]", Fate.PASSED),
+    Ran("f.py::test[b]", Fate.SKIPPED, "not root"),
+    Ran("f.py::test[c]", Fate.SKIPPED, "no compiler"),
+]
+
+
+def test_one_test_that_passed_does_not_hide_others_that_were_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    skipped = ("f.py::test[b]: not root", "f.py::test[c]: no compiler")
+    lenient = judged(EVERYWHERE, BROKERS, ran=SOME_SKIPPED)
+    assert (lenient.standing, lenient.absent, lenient.gaps) == (Standing.IN_PART, skipped, ())
+    monkeypatch.setenv("OUTBOX_TEST_REQUIRE", "all")
+    strict = judged(EVERYWHERE, BROKERS, ran=SOME_SKIPPED)
+    assert (strict.standing, strict.absent, strict.gaps) == (Standing.NOT_SHOWN, (), skipped)
+
+
+def test_a_kind_that_must_be_had_is_a_gap_when_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    felt: set[tuple[str, Broker]] = {("kill", broker) for broker in BROKERS}
+    missing = {"freeze": "no compiler"}
+    assert judged(felt, BROKERS, missing).absent == ("freeze: no compiler",)
+    monkeypatch.setenv("OUTBOX_TEST_REQUIRE", "all")
+    proof = judged(felt, BROKERS, missing)
+    assert (proof.standing, proof.absent, proof.gaps) == (Standing.NOT_SHOWN, (), ("freeze: no compiler",))
+    assert gaps([proof]) == ["row 1: freeze: no compiler"]
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    with pytest.raises(SystemExit) as end:
+        parsed(words)
+    assert end.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_a_soak_that_ends_with_its_warm_up_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for seconds in ("0", "179.9", "nan"):
+        assert f"--soak {seconds} is too short" in refused(capsys, "--soak", seconds)
+    assert parsed(["--soak", "180"]).soak == 180.0
+
+
+def test_a_record_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    here, nowhere = tmp_path / "here.xml", tmp_path / "nowhere.xml"
+    here.write_text("<testsuite/>")
+    assert f"no such records: {nowhere};" in refused(capsys, "--records", str(here), str(nowhere))
+    assert parsed(["--records", str(here)]).records == [here]
+
+
+def test_the_matrix_needs_every_kind() -> None:
+    every = ",".join(reversed(list(KINDS)))
+    assert has_matrix(parsed([]))
+    assert has_matrix(parsed(["--kinds", every]))
+    assert not has_matrix(parsed(["--kinds", "kill_relay"]))
+    assert not has_matrix(parsed(["--no-matrix"]))
+    assert not has_matrix(parsed(["--soak", "600"]))
+    (caution,) = cautions(parsed(["--kinds", "kill_relay"]))
+    assert "matrix is left out" in caution
+    assert cautions(parsed(["--kinds", every])) == []
+
+
+@pytest.mark.parametrize("words", [["--broker", "nats"], ["--mode", "ordered"]])
+def test_part_of_a_long_run_says_that_it_cannot_reach_the_counts(words: list[str]) -> None:
+    (caution,) = cautions(parsed(["--long", *words]))
+    assert "counts of a whole long run cannot be reached" in caution
+    assert cautions(parsed(["--long"])) == cautions(parsed(words)) == []
 
 
 def test_every_row_has_something_to_show() -> None:

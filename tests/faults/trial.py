@@ -93,8 +93,9 @@ async def _run(
             short = lacking(world, goals, kinds, result.by_kind)
             result.problems += [f"{count} more were wanted: {goal}" for goal, count in short.items()]
         else:
-            result.trends = soak.trends(await soak.watch(world))
-            result.problems += soak.problems(result.trends)
+            watched = await soak.watch(world)
+            result.trends = soak.trends(watched.samples)
+            result.problems += [*watched.wrong, *soak.problems(result.trends, watched.relays)]
         result.problems += [f"{deed.kind}: {deed.told}" for deed in result.deeds if deed.broken_promise]
         result.problems += [
             f"{kind} was never felt"

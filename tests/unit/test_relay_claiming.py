@@ -26,6 +26,7 @@ class Store(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.claims: list[tuple[int, int]] = []
+        self._claimed = asyncio.Event()
 
     def connect(self) -> Store:
         return self
@@ -37,7 +38,14 @@ class Store(MemoryStore):
         rows = await super().claim(table, claim)
         if rows:
             self.claims.append((claim.limit, len(rows)))
+            self._claimed.set()
         return rows
+
+    async def until_claimed(self, wanted: int) -> None:
+        async with asyncio.timeout(SECONDS):
+            while sum(rows for _, rows in self.claims) < wanted:
+                self._claimed.clear()
+                await self._claimed.wait()
 
 
 async def claims_of(payloads: Sequence[str]) -> list[tuple[int, int]]:
@@ -75,3 +83,30 @@ async def test_of_large_messages_no_more_are_weighed_than_might_fit() -> None:
 async def test_after_large_messages_small_ones_are_claimed_in_large_numbers_again() -> None:
     claims = await claims_of([LARGE] * 10 + ["small"] * 600)
     assert max(limit for limit, _ in claims) == 200
+
+
+@pytest.mark.asyncio
+async def test_a_few_large_messages_do_not_keep_others_waiting_for_slow_ones() -> None:
+    """A small limit of the next claim is not one of what may be in hand."""
+    store, arrived, slow = Store(), asyncio.Event(), asyncio.Event()
+
+    async def deliver(message: DispatchedMessage) -> None:
+        if message.json() == "slow":
+            await slow.wait()
+        elif message.json() == "last":
+            arrived.set()
+
+    async def write(*payloads: str) -> None:
+        async with store.transaction() as tx:
+            await Outbox(TABLE).enqueue_many(tx, [Message("a.b.v1", payload) for payload in payloads])
+
+    await write(*["slow"] * 15)
+    relay = Relay(store.connect, table=TABLE, dispatcher=deliver, batch_size=20, batch_bytes=50_000)
+    async with relay:
+        await store.until_claimed(15)
+        await write(LARGE, LARGE)
+        await store.until_claimed(17)
+        await write("last")
+        async with asyncio.timeout(SECONDS):
+            await arrived.wait()
+        slow.set()

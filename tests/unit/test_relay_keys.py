@@ -18,7 +18,6 @@ from outbox_core.store import KeyId, Predecessor, Row, Span
 
 NIL = UUID(int=0)
 START = datetime(2030, 1, 1, tzinfo=UTC)
-LEASE = 5.0
 
 
 def row(sequence: int, key: str | None = "k") -> Row:
@@ -168,12 +167,9 @@ def spans(keys: Keys, *rows: Row) -> list[Span]:
 
 def test_where_a_predecessor_may_hide() -> None:
     keys, first = Keys(), row(3)
-    assert spans(keys, row(4), row(9), row(2, None)) == [Span((NIL, "k"), 0, 9)]
+    assert spans(keys, row(4), row(9), row(2, None)) == [Span((NIL, "k"), 9)]
     admit(keys, first)
-    assert spans(keys, row(8)) == [Span((NIL, "k"), 3, 8)]
-    keys.succeeded(first)
-    keys.resolved([first], 0.0)
-    assert spans(keys, row(8)) == [Span((NIL, "k"), 0, 8)]
+    assert spans(keys, row(8)) == [Span((NIL, "k"), 8)]
 
 
 @dataclass
@@ -183,7 +179,6 @@ class Kept:
     row: Row
     due: float
     leased_in: int | None = None
-    leased_at: float = 0.0
     done: bool = False
 
 
@@ -226,7 +221,7 @@ class Table:
         self.claims += 1
         for kept in taken:
             kept.row = row(kept.row.message.meta.sequence, kept.row.message.meta.key)
-            kept.leased_in, kept.leased_at = self.claims, self.now
+            kept.leased_in = self.claims
         rows = [kept.row for kept in taken]
         keys = self.keys.take(rows)
         hidden = {
@@ -241,13 +236,12 @@ class Table:
     def _before(self, span: Span) -> Predecessor | None:
         for sequence, kept in self.rows.items():
             if (
-                span.after < sequence < span.before
+                sequence < span.before
                 and kept.row.key_id == span.key_id
                 and not kept.done
-                and kept.leased_in != self.claims
+                and kept.leased_in is None
             ):
-                free_at = kept.due if kept.leased_in is None else max(kept.due, kept.leased_at + LEASE)
-                return Predecessor(sequence, max(free_at - self.now, 0.0))
+                return Predecessor(sequence, max(kept.due - self.now, 0.0))
         return None
 
     def _dispatch(self, each: Row) -> None:

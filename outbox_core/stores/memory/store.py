@@ -146,11 +146,12 @@ class MemoryStore:
         memory, now = await self._step(table)
         ttl = timedelta(seconds=claim.lock_ttl)
         found: dict[KeyId, Predecessor] = {}
+        own = {claim.token, *claim.in_hand}
         for span in spans:
             for row in memory.of_key(span.key_id):
                 if (
-                    span.after < row.sequence < span.before
-                    and row.lock_token != claim.token
+                    row.sequence < span.before
+                    and row.lock_token not in own
                     and not row.replays
                     and (dead_too or row.dead_at is None)
                 ):

@@ -131,8 +131,8 @@ class PostgresStore:
         tenants, keys = _columns([span.key_id for span in spans], 2)
         rows = await self._fetch(
             table, "predecessors", "claim",
-            tenants, keys, [span.after for span in spans], [span.before for span in spans],
-            claim.token, claim.lock_ttl, dead_too,
+            tenants, keys, [span.before for span in spans],
+            [claim.token, *claim.in_hand], claim.lock_ttl, dead_too,
         )  # fmt: skip
         asked = [span.key_id for span in spans]
         return {asked[int(row[0]) - 1]: Predecessor(row[1], row[2]) for row in rows}

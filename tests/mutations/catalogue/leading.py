@@ -27,8 +27,8 @@ MUTATIONS: Final = (
         breaks="A claim does not look whether its term is still the present one.",
         promise="A leader that was deposed claims nothing.",
         file="outbox_core/stores/postgres/queries/claim.sql",
-        old="AND ($1::bigint IS NULL OR EXISTS (SELECT FROM leader))",
-        new="AND ($1::bigint IS NULL OR $1::bigint >= 0)",
+        old="THEN $1::bigint IS NULL OR EXISTS (SELECT FROM leader) END",
+        new="THEN $1::bigint IS NULL OR $1::bigint >= 0 END",
         tests=(
             f"{_STORES}::test_a_term_that_is_over_claims_nothing",
             f"{_LEADERSHIP}::test_a_deposed_leader_claims_nothing",

@@ -47,8 +47,8 @@ MUTATIONS: Final = (
         breaks='`on_dead="block"` lets a key go on behind a dead message.',
         promise="Then its key waits for a person.",
         file=f"{_QUERIES}/predecessors.sql",
-        old="AND (dead_at IS NULL OR $7::boolean)",
-        new="AND (dead_at IS NULL OR $7::boolean IS NULL)",
+        old="AND (dead_at IS NULL OR $6::boolean)",
+        new="AND (dead_at IS NULL OR $6::boolean IS NULL)",
         tests=(
             f"{_STORES}::test_the_dead_count_when_they_are_asked_for",
             "tests/integration/relay/test_failures.py::test_a_dead_head_lets_its_key_go_on_or_holds_it[block-1]",

@@ -1,0 +1,70 @@
+"""A part of the relay dies: what it had in hand is on record or given back before the error comes out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from uuid import UUID
+
+import pytest
+
+from outbox_core.errors import RelayFailed
+from outbox_core.message import Message
+from outbox_core.meta import DispatchedMessage
+from outbox_core.outbox import Outbox
+from outbox_core.relay import Relay
+from outbox_core.store import Tick
+from outbox_core.stores.memory import MemoryStore
+from outbox_core.table import TableName
+
+TABLE = TableName("public", "orders_outbox")
+SECONDS = 15.0
+
+
+class Store(MemoryStore):
+    """Fails by a bug of its own once it is told to; every write takes a while."""
+
+    broken = False
+
+    def connect(self) -> Store:
+        return self
+
+    async def close(self) -> None:
+        pass
+
+    async def publish(
+        self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, delete: bool
+    ) -> set[UUID]:
+        await asyncio.sleep(0.02)
+        return await super().publish(table, leases, delete=delete)
+
+    async def release(
+        self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, restamp: bool
+    ) -> set[UUID]:
+        await asyncio.sleep(0.02)
+        return await super().release(table, leases, restamp=restamp)
+
+    async def tick(self, table: TableName) -> Tick:
+        if self.broken:
+            raise ZeroDivisionError("a bug")
+        return await super().tick(table)
+
+
+@pytest.mark.asyncio
+async def test_nothing_stays_leased_when_a_part_of_the_relay_dies() -> None:
+    store, begun = Store(), asyncio.Event()
+
+    async def deliver(_: DispatchedMessage) -> None:
+        begun.set()
+        await asyncio.sleep(1.0)
+
+    async with store.transaction() as tx:
+        await Outbox(TABLE).enqueue_many(tx, [Message("a.b.v1", number) for number in range(200)])
+    relay = Relay(store.connect, table=TABLE, dispatcher=deliver, poll_interval=0.05)
+    await relay.start()
+    async with asyncio.timeout(SECONDS):
+        await begun.wait()
+        store.broken = True
+        with pytest.raises((RelayFailed, ZeroDivisionError)):
+            await relay.wait()
+    assert [row.sequence for row in store.table(TABLE).rows.values() if row.lock_token is not None] == []
