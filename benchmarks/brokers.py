@@ -74,7 +74,7 @@ class Size:
 
 SIZES = {
     Mode.SMOKE: Size(600, 1, 0.2, 1),
-    Mode.QUICK: Size(4_000, 3, 0.8, 1),
+    Mode.QUICK: Size(3_000, 3, 0.6, 1),
     Mode.FULL: Size(20_000, 5, 5.0, 3),
 }
 

@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -63,7 +64,7 @@ class Size:
 
 SIZES = {
     Mode.SMOKE: Size(1, 20, 2, 1, 1, 0.05),
-    Mode.QUICK: Size(5, 200, 15, 1, 2, 0.3),
+    Mode.QUICK: Size(4, 200, 15, 1, 2, 0.2),
     Mode.FULL: Size(9, 500, 50, 2, 7, 1.0),
 }
 
@@ -131,22 +132,49 @@ def _settle() -> None:
     gc.freeze()
 
 
-async def writers(dsn: str, count: int, seconds: float, *, hint: bool) -> float:
-    """Commits a second of writers that each commit every message by itself, in one process."""
-    outbox = Outbox(TABLE, hint=hint)
+HINTED, QUIET = Outbox(TABLE), Outbox(TABLE, hint=False)
+"""One each for all writers: hints are coalesced by the outbox that gives them."""
+
+
+async def hinted(connection: asyncpg.Connection) -> int:
+    await HINTED.enqueue(connection, message())
+    return 1
+
+
+async def quiet(connection: asyncpg.Connection) -> int:
+    await QUIET.enqueue(connection, message())
+    return 1
+
+
+async def inserted(connection: asyncpg.Connection) -> int:
+    await by_hand(connection, uuid4())
+    return 1
+
+
+async def batched(connection: asyncpg.Connection) -> int:
+    await HINTED.enqueue_many(connection, [message() for _ in range(BATCH)])
+    return BATCH
+
+
+Committed = Callable[[Any], Awaitable[int]]
+"""Writes what one transaction has; the number of rows."""
+
+
+async def writers(dsn: str, count: int, seconds: float, write: Committed) -> float:
+    """Rows a second of so many writers in one process, on a connection each; what ``write`` does is a transaction."""
     async with asyncpg.create_pool(dsn, min_size=count, max_size=count) as pool:
         end = time.perf_counter() + seconds
 
-        async def write() -> int:
+        async def commit() -> int:
             done = 0
             async with pool.acquire() as connection:
                 while time.perf_counter() < end:
                     async with connection.transaction():
-                        await outbox.enqueue(connection, message())
-                    done += 1
+                        rows = await write(connection)
+                    done += rows
             return done
 
-        return sum(await asyncio.gather(*(write() for _ in range(count)))) / seconds
+        return sum(await asyncio.gather(*(commit() for _ in range(count)))) / seconds
 
 
 def pgbench_rows(program: str, dsn: str, script: Path, seconds: int) -> float:
@@ -227,7 +255,7 @@ async def measure(place: Place, size: Size) -> Section:
     async with common.database(place) as connection:
         figures = await _against_insert(connection, size)
         against, missing = await _against_pgbench(connection, place, size)
-        figures += [*against, *await _hinting(connection, place, size)]
+        figures += [*against, *await _side_by_side(connection, place, size)]
     build = [building() for _ in range(5)]
     figures.append(
         figure("message_build_us", "build and validate a Message", build, unit="µs", at_most=BUILD_BAR_US)
@@ -237,7 +265,8 @@ async def measure(place: Place, size: Size) -> Section:
         "Beside the INSERT: both encode, digest and make the row's id while the clock runs, and use a ready event id.",
         "The library's Message is ready too, for the INSERT has none; with building, it is made while the clock runs.",
         "Beside pgbench, which sends the same arrays again and again: Messages are ready, and encoded on the clock.",
-        "Writers commit every message by itself, on a connection each; the hint is the wake-up of idle relays.",
+        "Writers commit every message, or batch, by itself, on a connection each, and build it while the clock runs.",
+        "The hint is the wake-up of idle relays.",
     )
     return Section("enqueue", figures, notes, missing=missing)
 
@@ -263,18 +292,26 @@ async def _against_insert(connection: asyncpg.Connection, size: Size) -> list[Fi
     return figures
 
 
-async def _hinting(connection: asyncpg.Connection, place: Place, size: Size) -> list[Figure]:
+async def _side_by_side(connection: asyncpg.Connection, place: Place, size: Size) -> list[Figure]:
+    """Writers beside each other: with and without hints, beside the INSERT, and in batches."""
     figures: list[Figure] = []
     for count in (1, 16, 32):
 
-        async def hinting(*, hint: bool, count: int = count) -> float:
+        async def arm(write: Committed, count: int = count) -> float:
             await common.empty(connection)
-            return await writers(place.dsn, count, size.writers_seconds, hint=hint)
+            return await writers(place.dsn, count, size.writers_seconds, write)
 
-        arms = [partial(hinting, hint=True), partial(hinting, hint=False)]
-        text = f"writers: {count}, with hint / writers: {count}, without"
-        hinted, quiet = await by_turns(size.writers_repeats, arms)
-        figures += compared(f"enqueue_hint_{count}_writers", text, hinted, quiet, unit="commits/s")
+        arms = [partial(arm, write) for write in (hinted, quiet, inserted, batched)]
+        with_hint, without, by_insert_, in_batches = await by_turns(size.writers_repeats, arms)
+        name, text = f"{count}_writers", f"writers: {count}"
+        figures += compared(
+            f"enqueue_hint_{name}", f"{text}, with hint / {text}, without", with_hint, without
+        )
+        against = f"{text}, with hint / {text}, hand-written INSERT"
+        figures.append(ratio(f"enqueue_{name}_vs_insert", against, with_hint, by_insert_))
+        figures.append(
+            figure(f"enqueue_batch_{name}_rate", f"{text}, batches of {BATCH}", in_batches, unit="rows/s")
+        )
     return figures
 
 

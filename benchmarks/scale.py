@@ -49,7 +49,7 @@ class Size:
 
 SIZES = {
     Mode.SMOKE: Size(1_000, 1, (1, 2), (1, 3)),
-    Mode.QUICK: Size(6_000, 3, (1, 2, 4), (1, 10)),
+    Mode.QUICK: Size(6_000, 3, (1, 4), (1, 10)),
     Mode.FULL: Size(100_000, 3, (1, 2, 4), (1, 10, 50)),
 }
 

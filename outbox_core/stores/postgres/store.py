@@ -121,8 +121,11 @@ class PostgresStore:
             wanted = [_UNDO_PLACES * rows for rows in keys.values()]
             found = await self._fetch(table, "undo_follow", "claim", claim.token, tenants, names, wanted)
         else:
-            places = _UNDO_PLACES * claim.limit
-            found = await self._fetch(table, "undo", "claim", claim.token, *claim.since, places)
+            tenants, names = _columns(claim.held, 2)
+            found = await self._fetch(
+                table, "undo", "claim",
+                claim.token, *claim.since, _UNDO_PLACES * claim.limit, tenants, names, list(claim.shut),
+            )  # fmt: skip
         return len(found)
 
     async def predecessors(

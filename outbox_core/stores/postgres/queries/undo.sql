@@ -13,6 +13,9 @@ WHERE id = ANY (ARRAY(
             AND (available_at, sequence) >= (
                 CASE WHEN $2::timestamptz < '0001-01-03Z' THEN '-infinity'::timestamptz ELSE $2::timestamptz END, $3::bigint
             )
+            -- Passed over as in the claim: there may be any number of them before what it took.
+            AND (key IS NULL OR (tenant_id, key) NOT IN (SELECT * FROM unnest($5::uuid[], $6::text[])))
+            AND topic <> ALL ($7::text[])
         ORDER BY available_at, sequence
         LIMIT $4
     ) AS first_places

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from outbox_core.message import Message
@@ -35,6 +36,17 @@ class UnknownContract:
             equal([(row.state, row.attempts) for row in stored], wanted, "states and attempts")
             done = await scene.store.publish(scene.table, leases(others), delete=False)
             equal(len(done), 2, "leases of the other claim that still hold")
+
+    async def test_undoing_finds_its_rows_behind_any_number_that_the_claim_passed_over(
+        self, database: Database
+    ) -> None:
+        held = [Message(TOPIC, n, key="held") for n in range(_OTHERS)]
+        shut = [Message("shut.topic.v1", n) for n in range(_OTHERS)]
+        async with at_work(database) as scene:
+            await scene.write(*held, *shut, Message(TOPIC, 1))
+            claim = replace(scene.terms(limit=1), held=[key_id("held")], shut=["shut.topic.v1"])
+            equal(len(await scene.store.claim(scene.table, claim)), 1, "rows claimed")
+            equal(await scene.store.undo(scene.table, claim, {}), 1, "rows released")
 
     async def test_undoing_a_follow_finds_its_rows_behind_any_number_of_others(
         self, database: Database
