@@ -258,8 +258,9 @@ class Keys:
 
 _LEAST_WAIT: Final = 0.05
 """Of a key whose first message is due and yet not to be had: somebody holds a lock on it."""
-_DEAD_RECHECK: Final = 5.0
-"""How often a key that a dead message blocks is looked at again, in case somebody replayed or discarded it."""
+_DEAD_RECHECK: Final = 600.0
+"""When a key that a dead message blocks is followed in any case, which leases and releases a row. That the message was
+replayed or discarded is seen before, by the reviews of waiting keys, which write nothing."""
 
 
 def _sequence(row: Row) -> int:

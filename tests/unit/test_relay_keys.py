@@ -139,6 +139,17 @@ def test_a_key_whose_first_message_is_due_sooner_than_it_was_is_followed_sooner(
     assert keys.due(3.0, 10) == {(NIL, "k"): 1}
 
 
+def test_a_key_that_a_dead_message_blocks_is_looked_at_and_not_claimed_again_and_again() -> None:
+    keys = Keys()
+    assert admit(keys, row(2), hidden=Predecessor(1, None)) == ([], [2])
+    assert keys.next_wake() > 60.0
+    assert keys.waiting(1.0, 10) == [(NIL, "k")]
+    keys.reviewed([(NIL, "k")], {(NIL, "k"): Predecessor(1, None)}, 1.0)
+    assert keys.due(60.0, 10) == {}
+    keys.reviewed([(NIL, "k")], {}, 61.0)
+    assert keys.due(61.0, 10) == {(NIL, "k"): 1}
+
+
 def test_a_key_that_waits_for_its_destination_is_not_looked_at_again() -> None:
     keys = held_until(100.0, firm=True)
     assert keys.waiting(0.0, 10) == []
