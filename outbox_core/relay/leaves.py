@@ -30,6 +30,8 @@ PROBE_SECONDS: Final = 5.0
 """The longest wait between two probes of a destination that is away: they cost little, and it is to be seen soon."""
 
 _STUCK_SECONDS: Final = 1.0
+MOST_TOPICS: Final = 10_000
+"""Topics that are remembered. Where they are made from ids there is no end of them."""
 
 
 class Leaf:
@@ -170,9 +172,17 @@ class Leaves:
             while isinstance(dispatcher, Routing):
                 dispatcher = dispatcher.route(topic)
             leaf = self._leaf(_as_dispatcher(dispatcher))
+            if len(self._by_topic) >= MOST_TOPICS:
+                self._forget_topics()
             leaf.topics.add(topic)
             self._by_topic[topic] = leaf
         return leaf
+
+    def _forget_topics(self) -> None:
+        """Begin anew. Rows for a destination that is away are then claimed and given back once for each topic."""
+        self._by_topic.clear()
+        for leaf in self._by_dispatcher.values():
+            leaf.topics.clear()
 
     def shut_topics(self, more: Sequence[Leaf] = ()) -> list[str]:
         """Topics whose destination is away, as far as seen, and those of ``more`` destinations."""

@@ -1,0 +1,39 @@
+"""Destinations by topic: found once for each, and remembered within bounds."""
+
+from __future__ import annotations
+
+from outbox_core.dispatcher import Dispatcher
+from outbox_core.meta import DispatchedMessage
+from outbox_core.relay.backoff import Backoff
+from outbox_core.relay.leaves import MOST_TOPICS, Leaves
+
+
+class Nobody:
+    async def dispatch(self, message: DispatchedMessage, /) -> None:
+        pass
+
+
+class Parity:
+    """A router by the last letter."""
+
+    def __init__(self) -> None:
+        self.even, self.odd, self.asked = Nobody(), Nobody(), 0
+
+    async def dispatch(self, message: DispatchedMessage, /) -> None:
+        pass
+
+    def route(self, topic: str) -> Dispatcher:
+        self.asked += 1
+        return self.odd if int(topic[-1]) % 2 else self.even
+
+
+def test_a_topic_is_routed_once_and_topics_without_end_are_forgotten() -> None:
+    router = Parity()
+    leaves = Leaves(router, Backoff(1.0, 60.0, 0.0, lambda: 0.0), 30.0)
+    assert leaves.of("a.1") is leaves.of("a.1")
+    assert router.asked == 1
+    for number in range(3 * MOST_TOPICS):
+        assert leaves.of(f"orders.{number}").dispatcher is (router.odd if number % 2 else router.even)
+    known = leaves.of("a.1").topics | leaves.of("a.2").topics
+    assert 0 < len(known) <= MOST_TOPICS + 2
+    assert leaves.of("orders.1") is leaves.of("a.1")
