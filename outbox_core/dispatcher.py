@@ -79,8 +79,8 @@ class Routing(Protocol):
     """A dispatcher that hands each message to one of several others, each with an outage of its own."""
 
     def route(self, topic: str, /) -> Dispatcher:
-        """The dispatcher for a topic, always the same. The relay remembers what it was told, of 10,000 topics, and keeps
-        one breaker per leaf."""
+        """The dispatcher for a topic, always the same. The relay remembers the answers for 10,000 topics, and
+        keeps one breaker per leaf."""
         ...
 
 
