@@ -35,6 +35,15 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        name="follow-without-term",
+        breaks="A claim of held keys does not look whether its term is still the present one.",
+        promise="A leader that was deposed claims nothing.",
+        file="outbox_core/stores/postgres/queries/follow.sql",
+        old="THEN EXISTS (SELECT FROM leader) END",
+        new="THEN $1::bigint >= 0 END",
+        tests=(f"{_STORES}::test_a_term_that_is_over_claims_nothing",),
+    ),
+    Mutation(
         name="resign-for-others",
         breaks="A relay that leaves ends the term of its successor.",
         promise="An old term never touches a newer one.",
