@@ -19,6 +19,7 @@ from outbox_core.relay import Relay
 from outbox_core.store import Claim, KeyId, Predecessor, Row, Span
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.table import TableName
+from tests.unit.kept_store import KeptStore
 
 TABLE = TableName("public", "orders_outbox")
 MESSAGES, KEYS = 120, 7
@@ -26,19 +27,13 @@ SECONDS = 15.0
 """Far less than a lease, far more than a relay needs."""
 
 
-class Store(MemoryStore):
+class Store(KeptStore):
     """One call fails once, after the database has done what it was asked for."""
 
     def __init__(self, fails: str | None = None) -> None:
         super().__init__()
         self._fails = fails
         self.failed = 0
-
-    def connect(self) -> Store:
-        return self
-
-    async def close(self) -> None:
-        pass
 
     async def claim(self, table: TableName, claim: Claim) -> list[Row]:
         rows = await super().claim(table, claim)

@@ -12,27 +12,21 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
 from outbox_core.store import Claim, Row
-from outbox_core.stores.memory import MemoryStore
 from outbox_core.table import TableName
+from tests.unit.kept_store import KeptStore
 
 TABLE = TableName("public", "orders_outbox")
 SECONDS = 15.0
 LARGE = "x" * 10_000
 
 
-class Store(MemoryStore):
+class Store(KeptStore):
     """Remembers how many rows each claim asked for and how many it got."""
 
     def __init__(self) -> None:
         super().__init__()
         self.claims: list[tuple[int, int]] = []
         self._claimed = asyncio.Event()
-
-    def connect(self) -> Store:
-        return self
-
-    async def close(self) -> None:
-        pass
 
     async def claim(self, table: TableName, claim: Claim) -> list[Row]:
         rows = await super().claim(table, claim)

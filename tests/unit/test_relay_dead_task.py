@@ -14,23 +14,17 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
 from outbox_core.store import Tick
-from outbox_core.stores.memory import MemoryStore
 from outbox_core.table import TableName
+from tests.unit.kept_store import KeptStore
 
 TABLE = TableName("public", "orders_outbox")
 SECONDS = 15.0
 
 
-class Store(MemoryStore):
+class Store(KeptStore):
     """Fails by a bug of its own once it is told to; every write takes a while."""
 
     broken = False
-
-    def connect(self) -> Store:
-        return self
-
-    async def close(self) -> None:
-        pass
 
     async def publish(
         self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, delete: bool

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.faults.journal import Line, NotHit, eventually, promised
-from tests.faults.kinds.network import accepts_more_than
+from tests.faults.kinds.anew import connected_anew
 from tests.faults.plan import TABLE
 from tests.faults.world import World
 
@@ -64,29 +64,20 @@ async def terminate_sessions(world: World) -> str:
     relay = await world.until_leader()
     await world.until_running()
     began = time.monotonic()
-    accepted = [proxy.accepted for proxy in world.relay_proxies]
+    accepted = {proxy: proxy.accepted for proxy in world.relay_proxies}
     async with world.admin() as admin:
         locks = await admin.fetchval(f"SELECT count(*) {_RELAY_SESSIONS} AND pid IN ({_LEADERS})")
         found = await admin.fetch(f"SELECT pid, pg_terminate_backend(pid) {_RELAY_SESSIONS}")
         ended = [pid for pid, _ in found]
         if not ended or locks < world.plan.ordered:
             raise NotHit(f"relays had {len(ended)} sessions, with {locks} locks of a leader")
-        said = ""
-        if world.plan.ordered:
-            with promised():
-                (felt, *_) = await world.events.until(
-                    began, "Reconnecting", "LeaderLost", within=FEEL_SECONDS, relay=relay.name
-                )
-            said = f", {relay.base} said {felt['name']}"
         await _until(
             admin,
             f"SELECT 1 WHERE NOT EXISTS (SELECT {_RELAY_SESSIONS} AND pid = ANY ($1))",
             "not all ended",
             ended,
         )
-        with promised():
-            for proxy, before in zip(world.relay_proxies, accepted, strict=True):
-                await proxy.wait_for(accepts_more_than(before), within=FEEL_SECONDS)
+        said = await connected_anew(world, relay, began, accepted)
     return f"ended {len(ended)} sessions, {locks} of them a leader's{said}; {len(accepted)} relays connected anew"
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 from tests.faults.journal import NotHit, eventually, promised
+from tests.faults.kinds.anew import accepts_more_than, connected_anew
 from tests.faults.kinds.in_hand import came_to
 from tests.faults.world import World
 from tests.services.proxy import FaultProxy
@@ -104,22 +104,13 @@ def _in_doubt(world: World, since: float) -> list[dict[str, Any]]:
 async def reset_database(world: World) -> str:
     """Every connection of every relay to the database is reset; each comes back, and who led says that it does not."""
     relay, began = await world.until_leader(), time.monotonic()
-    accepted = [proxy.accepted for proxy in world.relay_proxies]
-    counts = [proxy.reset() for proxy in world.relay_proxies]
-    if not counts[world.relays.index(relay)]:
-        raise NotHit(f"{sum(counts)} connections were reset, none of the relay that worked")
-    said = ""
-    if world.plan.ordered:
-        with promised():
-            (felt, *_) = await world.events.until(
-                began, "Reconnecting", "LeaderLost", within=FEEL_SECONDS, relay=relay.name
-            )
-        said = f", {relay.base} said {felt['name']}"
-    with promised():
-        for proxy, count, before in zip(world.relay_proxies, counts, accepted, strict=True):
-            if count:
-                await proxy.wait_for(accepts_more_than(before), within=FEEL_SECONDS)
-    return f"reset {sum(counts)} connections of {sum(map(bool, counts))} relays{said}; all came back"
+    before = {proxy: proxy.accepted for proxy in world.relay_proxies}
+    counts = {proxy: proxy.reset() for proxy in world.relay_proxies}
+    if not counts[world.proxy_of(relay)]:
+        raise NotHit(f"{sum(counts.values())} connections were reset, none of the relay that worked")
+    hit = {proxy: before[proxy] for proxy, count in counts.items() if count}
+    said = await connected_anew(world, relay, began, hit)
+    return f"reset {sum(counts.values())} connections of {len(hit)} relays{said}; all came back"
 
 
 async def cut_broker(world: World) -> str:
@@ -231,10 +222,6 @@ async def _drop_answers(proxy: FaultProxy) -> int:
     finally:
         proxy.pass_through()
     return dropped
-
-
-def accepts_more_than(count: int) -> Callable[[FaultProxy], bool]:
-    return lambda proxy: proxy.accepted > count
 
 
 DATABASE_FAULTS = (cut_database, lose_database_answers, lose_commit_answers, reset_database)

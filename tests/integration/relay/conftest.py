@@ -1,4 +1,4 @@
-"""A trial on a database of the test's own."""
+"""A bench and a trial, each on a database of the test's own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
+from tests.integration.relay.bench import Bench, prepared
 from tests.integration.relay.trial import Trial
 from tests.services.postgres import Database
 
@@ -15,3 +16,9 @@ from tests.services.postgres import Database
 async def trial(database: Database, tmp_path: Path) -> AsyncIterator[Trial]:
     async with Trial.opened(database.dsn, tmp_path) as opened:
         yield opened
+
+
+@pytest_asyncio.fixture
+async def bench(database: Database) -> AsyncIterator[Bench]:
+    async with prepared(database) as made:
+        yield made

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from outbox_core.dispatcher import Outcome
 from outbox_core.errors import ConfigError, PermanentError, RetryAfter
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import LeaderGained, Published
 from outbox_core.relay import Relay
-from tests.integration.relay.bench import TABLE, Bench, ignore, prepared, until
-from tests.services.postgres import Database
+from tests.integration.relay.bench import TABLE, Bench, ignore, until
 
 pytestmark = pytest.mark.asyncio
 BAD = b'"bad"'
-
-
-@pytest_asyncio.fixture
-async def bench(database: Database) -> AsyncIterator[Bench]:
-    async with prepared(database) as bench:
-        yield bench
 
 
 async def outcome_of_the_bad_one(bench: Bench, dispatcher: Any, **settings: Any) -> tuple[str, str]:

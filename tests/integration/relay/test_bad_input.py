@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
-import pytest_asyncio
 
 from outbox_core import schema
 from outbox_core.errors import (
@@ -23,16 +22,9 @@ from outbox_core.errors import (
 )
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
-from tests.integration.relay.bench import QUICK, TABLE, Bench, ignore, prepared, until
-from tests.services.postgres import Database
+from tests.integration.relay.bench import QUICK, TABLE, Bench, ignore, until
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest_asyncio.fixture
-async def bench(database: Database) -> AsyncIterator[Bench]:
-    async with prepared(database) as bench:
-        yield bench
 
 
 # Rows

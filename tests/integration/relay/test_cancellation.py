@@ -5,29 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
 import asyncpg
 import pytest
-import pytest_asyncio
 
 from outbox_core.errors import PermanentError
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
-from tests.integration.relay.bench import TABLE, Bench, prepared, until
-from tests.services.postgres import Database
+from tests.integration.relay.bench import TABLE, Bench, until
 
 pytestmark = pytest.mark.asyncio
 ALL_OF_THE_FIRST = 20
 STRIDE = int(os.environ.get("OUTBOX_TEST_CANCEL_STRIDE", "6"))
 """After the first awaits, every how manyth is cut off; 1 takes them all, which needs minutes."""
-
-
-@pytest_asyncio.fixture
-async def bench(database: Database) -> AsyncIterator[Bench]:
-    async with prepared(database) as bench:
-        yield bench
 
 
 class Steps:

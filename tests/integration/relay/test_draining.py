@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
-import pytest_asyncio
 
 from outbox_core.errors import BrokerUnavailable
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import LeaderGained
-from tests.integration.relay.bench import Bench, Gate, ignore, prepared, relay_tasks, until
-from tests.services.postgres import Database
+from tests.integration.relay.bench import Bench, Gate, ignore, relay_tasks, until
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest_asyncio.fixture
-async def bench(database: Database) -> AsyncIterator[Bench]:
-    async with prepared(database) as bench:
-        yield bench
 
 
 async def test_stop_ends_a_drain(bench: Bench) -> None:

@@ -5,29 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from uuid import uuid4
 
 import asyncpg
 import pytest
-import pytest_asyncio
 
 from outbox_core.errors import PermanentError, RetryAfter
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Dead, Failed
 from outbox_core.relay.backoff import Backoff
 from outbox_core.relay.summaries import summary_of
-from tests.integration.relay.bench import TABLE, TOPIC, Bench, ignore, prepared, until
-from tests.services.postgres import Database
+from tests.integration.relay.bench import TABLE, TOPIC, Bench, ignore, until
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest_asyncio.fixture
-async def bench(database: Database) -> AsyncIterator[Bench]:
-    async with prepared(database) as bench:
-        yield bench
 
 
 async def waits(bench: Bench) -> float:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import pytest
-import pytest_asyncio
 
 from outbox_core import schema
 from outbox_core.errors import ConfigError, RelayFailed
@@ -22,18 +21,12 @@ from outbox_core.store import Claim, Row
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
-from tests.integration.relay.bench import QUICK, TABLE, Bench, Gate, ignore, prepared, relay_tasks, until
+from tests.integration.relay.bench import QUICK, TABLE, Bench, Gate, ignore, relay_tasks, until
 from tests.services.postgres import Database
 
 pytestmark = pytest.mark.asyncio
 CYCLES = int(os.environ.get("OUTBOX_TEST_CYCLES", "60"))
 """Starts and stops on a real database."""
-
-
-@pytest_asyncio.fixture
-async def bench(database: Database) -> AsyncIterator[Bench]:
-    async with prepared(database) as bench:
-        yield bench
 
 
 async def test_the_states_of_a_life(bench: Bench) -> None:

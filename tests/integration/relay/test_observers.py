@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 from dataclasses import FrozenInstanceError, fields
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-import pytest_asyncio
 
 from outbox_core import observer as events
 from outbox_core.errors import BrokerUnavailable, PermanentError, RetryAfter
@@ -18,16 +16,9 @@ from outbox_core.meta import DispatchedMessage, Meta
 from outbox_core.observer import Event
 from outbox_core.observers.logging import LoggingObserver
 from outbox_core.table import TableName
-from tests.integration.relay.bench import TABLE, Bench, prepared
-from tests.services.postgres import Database
+from tests.integration.relay.bench import TABLE, Bench
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest_asyncio.fixture
-async def bench(database: Database) -> AsyncIterator[Bench]:
-    async with prepared(database) as bench:
-        yield bench
 
 
 class Varied:

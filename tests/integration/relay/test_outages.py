@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from outbox_core.dispatcher import Dispatcher
 from outbox_core.errors import BrokerUnavailable
@@ -15,16 +13,9 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import BreakerClosed, BreakerOpened, Claimed, Dead, Failed
 from outbox_core.relay.leaves import PROBE_SECONDS
 from tests.integration.relay.away import KINDS, SHORT, Broker, ProbingBroker
-from tests.integration.relay.bench import Bench, prepared, until
-from tests.services.postgres import Database
+from tests.integration.relay.bench import Bench, until
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest_asyncio.fixture
-async def bench(database: Database) -> AsyncIterator[Bench]:
-    async with prepared(database) as bench:
-        yield bench
 
 
 @pytest.mark.parametrize("rows", [1, 2, 20])

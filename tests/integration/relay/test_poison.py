@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from outbox_core.errors import BrokerUnavailable
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Dead
 from tests.integration.relay.away import SHORT, Broker
-from tests.integration.relay.bench import Bench, prepared, until
-from tests.services.postgres import Database
+from tests.integration.relay.bench import Bench, until
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest_asyncio.fixture
-async def bench(database: Database) -> AsyncIterator[Bench]:
-    async with prepared(database) as bench:
-        yield bench
 
 
 class Fragile(Broker):

@@ -7,23 +7,15 @@ import os
 import signal
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
-from tests.integration.relay.bench import Bench, prepared
-from tests.services.postgres import Database
+from tests.integration.relay.bench import Bench
 
 pytestmark = pytest.mark.asyncio
 _ROOT = Path(__file__).parents[3]
-
-
-@pytest_asyncio.fixture
-async def bench(database: Database) -> AsyncIterator[Bench]:
-    async with prepared(database) as bench:
-        yield bench
 
 
 def script(body: str) -> str:

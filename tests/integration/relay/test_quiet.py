@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
 from outbox_core.observer import LeaderGained, Published
 from outbox_core.relay import Relay
 from outbox_core.store import Claim, Row
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
-from tests.integration.relay.bench import QUICK, TABLE, Bench, ignore, prepared, until
-from tests.services.postgres import Database
+from tests.integration.relay.bench import QUICK, TABLE, Bench, ignore, until
 
 pytestmark = pytest.mark.asyncio
 
@@ -28,12 +24,6 @@ class CountingStore(PostgresStore):
     async def claim(self, table: TableName, claim: Claim) -> list[Row]:
         self.claims += 1
         return await super().claim(table, claim)
-
-
-@pytest_asyncio.fixture
-async def bench(database: Database) -> AsyncIterator[Bench]:
-    async with prepared(database) as bench:
-        yield bench
 
 
 async def test_a_leader_that_looks_in_vain_writes_nothing(bench: Bench) -> None:

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import pytest
-import pytest_asyncio
 
 from outbox_core.errors import BrokerUnavailable
 from outbox_core.meta import DispatchedMessage
-from tests.integration.relay.bench import TABLE, Bench, ignore, prepared, until
-from tests.services.postgres import Database
+from tests.integration.relay.bench import TABLE, Bench, ignore, until
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest_asyncio.fixture
-async def bench(database: Database) -> AsyncIterator[Bench]:
-    async with prepared(database) as bench:
-        yield bench
 
 
 REFUSE_ONE = f"""

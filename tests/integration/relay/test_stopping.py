@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from outbox_core.errors import ConfigError, RelayFailed
 from outbox_core.observer import Released, Stopped
 from outbox_core.relay import Relay
-from tests.integration.relay.bench import Bench, Gate, ignore, prepared, relay_tasks, until
-from tests.services.postgres import Database
+from tests.integration.relay.bench import Bench, Gate, ignore, relay_tasks, until
 from tests.services.proxy import FaultProxy
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest_asyncio.fixture
-async def bench(database: Database) -> AsyncIterator[Bench]:
-    async with prepared(database) as bench:
-        yield bench
 
 
 async def test_negative_grace_is_refused(bench: Bench) -> None:
