@@ -30,7 +30,7 @@ from benchmarks.figures import Figure, Section, figure, percentile
 from benchmarks.traps import BLOCKED, Depth, Trap, clean, traps
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
-from outbox_core.store import BEGINNING, Claim, KeyId, Row
+from outbox_core.store import BEGINNING, Claim, KeyId, Leased
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 
@@ -89,18 +89,18 @@ class TimedStore(PostgresStore):
         """Set once there are so many claims."""
         self._wanted = claims
 
-    async def claim(self, table: TableName, claim: Claim) -> list[Row]:
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
         began = time.perf_counter()
-        rows = await super().claim(table, claim)
+        leased = await super().claim(table, claim)
         if claim.limit > 0:
             self._note(began, sweep=claim.since == BEGINNING)
-        return rows
+        return leased
 
-    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> list[Row]:
+    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
         began = time.perf_counter()
-        rows = await super().follow(table, claim, keys)
+        leased = await super().follow(table, claim, keys)
         self._note(began, sweep=False)
-        return rows
+        return leased
 
     def _note(self, began: float, *, sweep: bool) -> None:
         self.claims.append(Timed(began, (time.perf_counter() - began) * 1000, sweep))

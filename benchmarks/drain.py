@@ -33,7 +33,7 @@ from outbox_core.stores.postgres.sessions import PLANNER
 from outbox_core.stores.postgres.sql import query
 
 CLAIM_PARAMETERS = (
-    "term", "token", "since", "after", "ttl", "tenants", "keys", "shut", "batch", "bytes",
+    "term", "token", "ttl", "bytes", "hand", "dead", "since", "after", "tenants", "keys", "shut", "batch",
 )  # fmt: skip
 PUBLISH_PARAMETERS = ("ids", "tokens")
 KEYS = 1000
@@ -83,7 +83,7 @@ async def pgbench(place: Place, program: str, rows: int) -> dict[str, Any]:
         await connection.close()
     values = {
         "term": term, "token": UUID(int=1), "since": "0001-01-02", "after": 0, "ttl": 60, "tenants": "{}",
-        "keys": "{}", "shut": "{}", "batch": CLAIM_ROWS, "bytes": 8 * 1024 * 1024,
+        "keys": "{}", "shut": "{}", "batch": CLAIM_ROWS, "bytes": 8 * 1024 * 1024, "hand": "{}", "dead": "false",
     }  # fmt: skip
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
         file.write(script)

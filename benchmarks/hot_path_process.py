@@ -24,8 +24,8 @@ from benchmarks.relay_process import Metrics, Stopwatch, nothing
 from outbox_core.identifiers import uuid7
 from outbox_core.relay import Relay
 from outbox_core.relay.process import spare_the_collector
-from outbox_core.store import Claim, KeyId, Predecessor, Resolution, Row, Tick
-from outbox_core.stores.postgres.rows import claimed_rows
+from outbox_core.store import Claim, KeyId, Leased, Predecessor, Resolution, Tick
+from outbox_core.stores.postgres.rows import leased
 from outbox_core.table import TableName
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -54,7 +54,7 @@ class RecordedStore:
             (
                 pgproto.UUID(uuid7().bytes), tenant, "shop.order.placed.v1", b"x" * 300, "application/json",
                 pgproto.UUID(uuid7().bytes), number + 1, START, 1, START + timedelta(microseconds=number),
-                f"order-{number % keys}" if keys else None, None, None, None, 0, False,
+                f"order-{number % keys}" if keys else None, None, None, None, 0, False, "[]",
             )
             for number in range(made)
         ][:rows]  # fmt: skip
@@ -68,18 +68,18 @@ class RecordedStore:
     def abort(self) -> None:
         pass
 
-    async def claim(self, table: TableName, claim: Claim) -> list[Row]:
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
         await asyncio.sleep(0)
         found = self._records[self._next : self._next + claim.limit]
         self._next += len(found)
-        return claimed_rows(table, claim.token, found)
+        return leased(table, claim, found)
 
     async def publish(self, _: TableName, leases: Sequence[tuple[UUID, UUID]], **__: bool) -> set[UUID]:
         await asyncio.sleep(0)
         return {lease[0] for lease in leases}
 
-    async def follow(self, *_: object) -> list[Row]:
-        return []
+    async def follow(self, *_: object) -> Leased:
+        return Leased.of([], {})
 
     async def undo(self, *_: object) -> int:
         return 0

@@ -30,7 +30,8 @@ class Claim:
     nobody leads: a claim with a term that is over takes nothing. Rows of ``held`` keys and ``shut`` topics are passed
     over, as are places before ``since``. ``limit`` bounds rows and ``max_bytes`` payloads as they will be in memory;
     one row comes however large it is. A lease older than ``lock_ttl`` seconds is void. ``in_hand`` are the tokens of
-    earlier claims of which the relay still has rows, whose order it knows.
+    earlier claims of which the relay still has rows, whose order it knows. With ``dead_too`` a dead row comes before
+    the others of its key, too.
     """
 
     token: UUID
@@ -42,6 +43,7 @@ class Claim:
     held: Sequence[KeyId] = ()
     shut: Sequence[str] = ()
     in_hand: Sequence[UUID] = ()
+    dead_too: bool = False
 
 
 @dataclass(slots=True)
@@ -78,6 +80,39 @@ class Predecessor:
 
     sequence: int
     wait: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """What a claim leased, and what it saw.
+
+    ``hidden`` are the keys of these rows of which an unresolved row with a lower sequence is neither among them nor in
+    hand, with the first of those; replayed rows do not count. A claim without a term, which promises no order, looks
+    for none. ``rows`` makes the rows, in the order of their places, when it is first called: the rest is known at once,
+    so that the next claim need not wait for them to be made.
+    """
+
+    count: int
+    bytes: int
+    """Of their payloads in memory."""
+    last: Place | None
+    """The last one's place."""
+    recovered: bool
+    """Whether the lease before ended without an outcome for any of them."""
+    hidden: Mapping[KeyId, Predecessor]
+    rows: Callable[[], list[Row]]
+
+    @classmethod
+    def of(cls, rows: list[Row], hidden: Mapping[KeyId, Predecessor]) -> Leased:
+        """Rows that are made already, in the order of their places."""
+        return cls(
+            count=len(rows),
+            bytes=sum(len(row.message.payload) for row in rows),
+            last=rows[-1].place if rows else None,
+            recovered=any(row.recovered for row in rows),
+            hidden=hidden,
+            rows=lambda: rows,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +178,13 @@ class Store(Protocol):
         """End every call in progress with an error, at once."""
         ...
 
-    async def claim(self, table: TableName, claim: Claim) -> list[Row]:
-        """Lease due rows in the order of their places and count an attempt for each."""
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
+        """Lease due rows in the order of their places and count an attempt for each. What comes before them is looked
+        for in the very state of the table that they were taken from."""
         ...
 
-    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> list[Row]:
-        """Lease due rows of the given keys, each key's lowest sequences first and at most so many of it."""
+    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
+        """The same for the given keys, each key's lowest sequences first and at most so many of it."""
         ...
 
     async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
@@ -157,10 +193,9 @@ class Store(Protocol):
         ...
 
     async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[Span], *, dead_too: bool
+        self, table: TableName, claim: Claim, spans: Sequence[Span]
     ) -> dict[KeyId, Predecessor]:
-        """The first unresolved row of each span that neither this claim nor one in hand has leased. Replayed rows do
-        not count."""
+        """The first unresolved row of each span that no claim in hand has leased. Replayed rows do not count."""
         ...
 
     async def publish(

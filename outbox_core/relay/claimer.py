@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -13,13 +14,15 @@ from outbox_core.errors import StorageError
 from outbox_core.identifiers import uuid7
 from outbox_core.observer import Claimed, Reconnecting, Released, SessionEnded
 from outbox_core.relay import clock
+from outbox_core.relay.admission import Batch
 from outbox_core.relay.position import Position
+from outbox_core.relay.suspects import has_suspects, singled_out
 from outbox_core.relay.wakeups import after_sweep
-from outbox_core.store import BEGINNING, Claim, KeyId, Place, Row, Span, Store
+from outbox_core.store import BEGINNING, Claim, KeyId, Leased, Place, Row, Span, Store
 
 if TYPE_CHECKING:
     from outbox_core.observer import Event
-    from outbox_core.relay.admission import Admission, Batch
+    from outbox_core.relay.admission import Admission
     from outbox_core.relay.backoff import Backoff
     from outbox_core.relay.hand import Hand
     from outbox_core.relay.keys import Keys
@@ -33,8 +36,6 @@ GROWTH: Final = 10
 _AHEAD: Final = 2
 """Claims' worth of rows that may be in hand when the next is sent: one is being dispatched, the other recorded."""
 _LOOK_SECONDS: Final = 0.25
-_CAUTION_ATTEMPTS: Final = 3
-"""From this attempt on, a row whose lease was lost before is dispatched alone."""
 _REVIEWED_KEYS: Final = 500
 _LAST_SEQUENCE: Final = 2**63 - 1
 
@@ -155,31 +156,37 @@ class Claimer:
         sweeping = self._cautious or began >= self._next_sweep
         place = self._position.sent()
         batch = await self._lease(self._claim(since=BEGINNING if sweeping else place), {})
-        self._position.read(batch.rows[-1].place if batch.full else None)
+        self._position.read(batch.leased.last if batch.full else None)
         if sweeping:
             self._next_sweep = after_sweep(began)
         self._limit = self._next_limit(batch)
-        await self._admission.admit(batch, alone=self._cautious)
+        await self._admit(batch)
         return batch.full or self._cautious
 
     def _next_limit(self, batch: Batch) -> int:
-        usual = self._settings.batch_size
+        usual, count = self._settings.batch_size, batch.leased.count
         if not batch.full:
             return usual
         if batch.claim.limit < self._limit:
             return self._limit  # a cautious claim says nothing about the backlog
-        if len(batch.rows) >= batch.claim.limit:
+        if count >= batch.claim.limit:
             return min(self._limit * 2, usual * GROWTH)
         # Full by its bytes. The database writes out every row that it weighs: no more are worth it than might fit.
-        return min(self._limit, max(1, 2 * len(batch.rows)))
+        return min(self._limit, max(1, 2 * count))
 
     async def _follow(self) -> bool:
         keys = self._keys.due(clock.now(), min(self._limit, self._settings.batch_size))
         if not keys:
             return False
         batch = await self._lease(self._claim(since=BEGINNING), keys)
-        await self._admission.admit(batch, alone=self._cautious)
-        return bool(batch.rows)
+        await self._admit(batch)
+        return batch.leased.count > 0
+
+    async def _admit(self, batch: Batch) -> None:
+        if self._cautious:
+            await self._admission.admit_alone(batch)
+        else:
+            self._admission.admit_soon(batch)
 
     def _claim(self, since: Place) -> Claim:
         settings = self._settings
@@ -193,50 +200,53 @@ class Claimer:
             held=self._keys.held() if settings.single_active else (),
             shut=self._leaves.shut_topics(self._passed_over),
             in_hand=self._hand.tokens if settings.single_active else (),
+            dead_too=settings.on_dead == "block",
         )
 
     async def _lease(self, claim: Claim, keys: Mapping[KeyId, int]) -> Batch:
-        """Lease rows and take them in hand. A claim whose outcome is not known is remembered, to be undone."""
+        """Lease rows. A claim whose outcome is not known is remembered, to be undone."""
         # The store carries its calls through: here is where a stop is heard between two of them.
         await anyio.lowlevel.checkpoint_if_cancelled()
         started = clock.now()
         try:
-            leased = await (
-                self._store.follow(self._table, claim, keys)
-                if keys
-                else self._store.claim(self._table, claim)
-            )
-            rows = await self._single_out(leased)
+            leased = await self._leased(claim, keys)
+            kept = await self._single_out(leased) if leased.recovered else leased
         except StorageError:
             self._unknown.append((claim, keys))
             for key_id in keys:
                 self._keys.retry(key_id, clock.now())
             raise
-        size = sum(len(row.message.payload) for row in leased)
-        if leased:
+        if leased.count:
             self._wakeups.worked()
-            self._observe(Claimed(self._table, len(leased), size, clock.now() - started))
-        self._cautious = any(row.recovered and self._is_suspect(row) for row in rows)
+            self._observe(Claimed(self._table, leased.count, leased.bytes, clock.now() - started))
+        self._cautious = kept.recovered and has_suspects(kept, self._settings.max_attempts)
         # The store weighs rows as they are kept, which can be several times their size here.
-        full = rows is leased and (len(rows) >= claim.limit or size * 4 >= claim.max_bytes)
-        return self._admission.take(claim, rows, keys, started + self._settings.trusted, full=full)
+        full = kept is leased and (leased.count >= claim.limit or leased.bytes * 4 >= claim.max_bytes)
+        return Batch(claim, kept, keys, started + self._settings.trusted, full)
 
-    def _is_suspect(self, row: Row) -> bool:
-        attempts = row.message.meta.attempts
-        return row.recovered and attempts >= min(_CAUTION_ATTEMPTS, self._settings.max_attempts)
+    async def _leased(self, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
+        """Of keys from which nothing came it is found out who is before, and when: it may have been a moment early."""
+        if not keys:
+            return await self._store.claim(self._table, claim)
+        leased = await self._store.follow(self._table, claim, keys)
+        came = {row.key_id for row in leased.rows()}
+        missing = [Span(key_id, _LAST_SEQUENCE) for key_id in keys if key_id not in came]
+        if not missing:
+            return leased
+        first = await self._store.predecessors(self._table, claim, missing)
+        return replace(leased, hidden={**leased.hidden, **first})
 
-    async def _single_out(self, rows: list[Row]) -> list[Row]:
+    async def _single_out(self, leased: Leased) -> Leased:
         """Keep one row of a claim that has suspects among its rows. The others are back, attempts refunded and on
         record, before it is dispatched: if it takes the process down, it does so at its own cost alone."""
-        suspect = next((row for row in rows if row.recovered and self._is_suspect(row)), None)
-        if suspect is None or len(rows) == 1:
-            return rows
-        others = [row for row in rows if row is not suspect]
-        leases = [(row.id, row.token) for row in others]
-        await self._store.release(self._table, leases, restamp=not self._settings.single_active)
-        self.returned(others)
-        self._observe(Released(self._table, len(others), "a message that may crash its relay goes alone"))
-        return [suspect]
+        alone, others = singled_out(leased, self._settings.max_attempts)
+        if others:
+            leases = [(row.id, row.token) for row in others]
+            await self._store.release(self._table, leases, restamp=not self._settings.single_active)
+            self.returned(others)
+            reason = "a message that may crash its relay goes alone"
+            self._observe(Released(self._table, len(others), reason))
+        return alone
 
     async def _look(self) -> None:
         now = clock.now()
@@ -261,7 +271,6 @@ class Claimer:
                 self._table,
                 self._claim(since=BEGINNING),
                 [Span(key_id, _LAST_SEQUENCE) for key_id in keys],
-                dead_too=self._settings.on_dead == "block",
             )
             self._keys.reviewed(keys, found, clock.now())
         self._next_review = after_sweep(now)

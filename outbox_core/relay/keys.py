@@ -7,11 +7,11 @@ over held keys; when the wait is over the key is followed: its first message alo
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Final
 
-from outbox_core.store import KeyId, Predecessor, Row, Span
+from outbox_core.store import KeyId, Predecessor, Row
 
 MAX_HELD_IN_CLAIM: Final = 20_000
 """Held keys that a claim is told to pass over; rows of further ones are claimed and given back."""
@@ -30,7 +30,7 @@ class Key:
     def __init__(self, key_id: KeyId) -> None:
         self.id = key_id
         self.fresh: list[Row] = []
-        """Rows just claimed, until it is known whether they are in order."""
+        """Rows just claimed, while it is seen whether they are in order."""
         self.queue: list[Row] = []
         """Rows in hand that wait for the active one, by sequence."""
         self.active: Row | None = None
@@ -108,13 +108,52 @@ class Keys:
             if now + wait < key.wake - _SOON:
                 self._hold(key, now + wait)
 
-    def take(self, rows: Iterable[Row]) -> list[Key]:
-        """Note freshly claimed rows with their keys, which are to be admitted, or dropped, next."""
+    def admit(
+        self,
+        rows: Iterable[Row],
+        hidden: Mapping[KeyId, Predecessor],
+        followed: Mapping[KeyId, int],
+        now: float,
+        *,
+        cut: bool,
+    ) -> tuple[list[Row], list[Row]]:
+        """Take freshly claimed rows in: those that may be dispatched now, and those to give back at once.
+
+        ``hidden`` is what comes before them in their keys, or first in a followed key of which nothing came. One of
+        which less came than was asked for is free, unless the claim was ``cut`` short.
+        """
+        ready: list[Row] = []
+        back: list[Row] = []
+        keys = self._gather(rows, ready)
+        for key_id, asked in followed.items():
+            key = self._keys.get(key_id)
+            if key is None or len(key.fresh) >= asked:
+                continue
+            if not key.fresh and (first := hidden.get(key_id)) is not None:
+                self._hold(key, now + _wait(first))
+            elif not cut:
+                self._free(key)
+            elif not key.fresh:
+                self._hold(key, now)
+        for key in keys:
+            claimed, key.fresh = key.fresh, []
+            if key.wake is not None and key.id not in followed:
+                # Held since the claim was sent: its first message failed meanwhile.
+                _set_aside(claimed, back)
+                continue
+            if hidden and (predecessor := hidden.get(key.id)) is not None:
+                claimed = self._held_behind(predecessor, key, claimed, now, back)
+            self._admit_key(key, claimed, ready)
+        return ready, back
+
+    def _gather(self, rows: Iterable[Row], keyless: list[Row]) -> list[Key]:
+        """Put rows with their keys; the keys that have any."""
         known = self._keys
         keys: list[Key] = []
         for row in rows:
             key_id = row.key_id
             if key_id is None:
+                keyless.append(row)
                 continue
             key = known.get(key_id)
             if key is None:
@@ -125,57 +164,11 @@ class Keys:
             key.fresh.append(row)
         return keys
 
-    def drop(self, keys: Iterable[Key]) -> None:
-        """The fresh rows of these keys go back: their order is not known."""
-        for key in keys:
-            key.fresh = []
-            self._forget_if_idle(key)
-
-    def spans(self, keys: Iterable[Key]) -> list[Span]:
-        """Where a predecessor of freshly claimed rows may hide: before the last of them."""
-        return [Span(key.id, _highest(key.fresh)) for key in keys]
-
-    def admit(
-        self,
-        keys: Iterable[Key],
-        predecessors: Mapping[KeyId, Predecessor],
-        followed: Mapping[KeyId, int],
-        now: float,
-        *,
-        cut: bool,
-    ) -> tuple[list[Row], list[Row]]:
-        """Take fresh rows in: those that may be dispatched now, and those to give back at once.
-
-        A followed key of which less came than was asked for is free, unless the claim was ``cut`` short.
-        """
-        ready: list[Row] = []
-        back: list[Row] = []
-        for key_id, asked in followed.items():
-            key = self._keys.get(key_id)
-            if key is None or len(key.fresh) >= asked:
-                continue
-            if not cut:
-                self._free(key)
-            elif not key.fresh:
-                self._hold(key, now)
-        for key in keys:
-            claimed, key.fresh = key.fresh, []
-            if key.wake is not None and key.id not in followed:
-                # Held since the claim was sent: its first message failed meanwhile.
-                back.extend(claimed)
-                continue
-            if predecessors and (predecessor := predecessors.get(key.id)) is not None:
-                claimed = self._held_behind(predecessor, key, claimed, now, back)
-            self._admit_key(key, claimed, ready)
-        return ready, back
-
     def _held_behind(
         self, predecessor: Predecessor, key: Key, claimed: list[Row], now: float, back: list[Row]
     ) -> list[Row]:
-        # Its own row may be the one that hides, when another has it by now: that one goes back too.
-        back.extend(row for row in claimed if row.message.meta.sequence >= predecessor.sequence)
-        wait = _DEAD_RECHECK if predecessor.wait is None else max(predecessor.wait, _LEAST_WAIT)
-        self._hold(key, now + wait)
+        _set_aside([row for row in claimed if row.message.meta.sequence > predecessor.sequence], back)
+        self._hold(key, now + _wait(predecessor))
         return [row for row in claimed if row.message.meta.sequence < predecessor.sequence]
 
     def _admit_key(self, key: Key, claimed: list[Row], ready: list[Row]) -> None:
@@ -263,9 +256,16 @@ _DEAD_RECHECK: Final = 600.0
 replayed or discarded is seen before, by the reviews of waiting keys, which write nothing."""
 
 
+def _wait(first: Predecessor) -> float:
+    return _DEAD_RECHECK if first.wait is None else max(first.wait, _LEAST_WAIT)
+
+
+def _set_aside(rows: Iterable[Row], back: list[Row]) -> None:
+    """These are not taken into the order of their keys."""
+    for row in rows:
+        row.order = None
+        back.append(row)
+
+
 def _sequence(row: Row) -> int:
     return row.message.meta.sequence
-
-
-def _highest(rows: Sequence[Row]) -> int:
-    return rows[0].message.meta.sequence if len(rows) == 1 else max(map(_sequence, rows))

@@ -73,6 +73,14 @@ class Lane:
         self._settlement = Settlement(
             table, settings, backoff, self._completer, self._keys, observe, self.deliver
         )
+        self._admission = Admission(
+            self._keys,
+            self.hand,
+            ordered=settings.single_active,
+            deliver=self.deliver,
+            release=self._completer.release,
+            wakeups=self.wakeups,
+        )
         self.claimer = Claimer(
             table,
             store,
@@ -82,15 +90,7 @@ class Lane:
             self.hand,
             leaves,
             self.wakeups,
-            Admission(
-                table,
-                store,
-                settings,
-                self._keys,
-                self.hand,
-                deliver=self.deliver,
-                release=self._completer.release,
-            ),
+            self._admission,
             term=lambda: self.leader.term,
             waiting_for=self._waiting_for,
             observe=observe,
@@ -143,6 +143,10 @@ class Lane:
     def _leads(self) -> bool:
         return not self._settings.single_active or self.leader.term is not None
 
+    async def admit(self) -> None:
+        """Send what is claimed on its way until cancelled."""
+        await self._admission.run()
+
     async def complete(self) -> None:
         """Put outcomes on record until the lane has stopped and nothing is left."""
         await self._completer.run()
@@ -150,6 +154,7 @@ class Lane:
     async def stop(self, deadline: float) -> None:
         """Give back what is not dispatched, let what is dispatched end by ``deadline``, or be left behind."""
         self._stopping = True
+        self._admission.admit_all()
         for outlet in self._outlets.values():
             self._settlement.give_back(outlet.flush(), "the relay stopped")
         async with anyio.create_task_group() as tasks:

@@ -254,6 +254,7 @@ class Run:
             self._leaves.found = watch
             for lane in self._lanes:
                 claimers.start_soon(lane.watch)
+                claimers.start_soon(lane.admit)
             try:
                 await work(self._lanes)
             finally:

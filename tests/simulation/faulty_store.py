@@ -13,7 +13,7 @@ from uuid import UUID
 import anyio
 
 from outbox_core.errors import StorageTimeout, StorageUnavailable
-from outbox_core.store import Claim, Election, Failure, KeyId, Predecessor, Resolution, Row, Span, Tick
+from outbox_core.store import Claim, Election, Failure, KeyId, Leased, Predecessor, Resolution, Span, Tick
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.table import TableName
 from tests.simulation.record import Record
@@ -101,15 +101,15 @@ class FaultyStore:
     async def attend(self) -> None:
         await self.call("attend", self.inner.attend)
 
-    async def claim(self, table: TableName, claim: Claim) -> list[Row]:
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
         return await self._leasing("claim", table, claim, lambda: self.inner.claim(table, claim))
 
-    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> list[Row]:
+    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
         return await self._leasing("follow", table, claim, lambda: self.inner.follow(table, claim, keys))
 
     async def _leasing(
-        self, name: str, table: TableName, claim: Claim, lease: Callable[[], Awaitable[list[Row]]]
-    ) -> list[Row]:
+        self, name: str, table: TableName, claim: Claim, lease: Callable[[], Awaitable[Leased]]
+    ) -> Leased:
         self._record.counts[name] += 1
         second = (table, int(self._record.now()))
         self._claims[second] += 1
@@ -121,14 +121,14 @@ class FaultyStore:
             self._record.violated("O6", f"a token was used for two claims: {name}")
         self.tokens.add(claim.token)
 
-        async def leased() -> list[Row]:
-            rows = await lease()
+        async def leased() -> Leased:
+            found = await lease()
             term = self.inner.database.leadership(table).term
-            if rows and claim.term is not None and claim.term != term:
+            if found.count and claim.term is not None and claim.term != term:
                 self._record.violated("O17", f"a claim in term {claim.term} took rows in term {term}")
-            if rows:
-                self._record.say(f"{name} {table} {[row.message.meta.sequence for row in rows]}")
-            return rows
+            if found.count:
+                self._record.say(f"{name} {table} {[row.message.meta.sequence for row in found.rows()]}")
+            return found
 
         return await self.call(name, leased)
 
@@ -137,11 +137,9 @@ class FaultyStore:
         return await self.call("undo", lambda: self.inner.undo(table, claim, keys))
 
     async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[Span], *, dead_too: bool
+        self, table: TableName, claim: Claim, spans: Sequence[Span]
     ) -> dict[KeyId, Predecessor]:
-        return await self.call(
-            "predecessors", lambda: self.inner.predecessors(table, claim, spans, dead_too=dead_too)
-        )
+        return await self.call("predecessors", lambda: self.inner.predecessors(table, claim, spans))
 
     async def publish(
         self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, delete: bool

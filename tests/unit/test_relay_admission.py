@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -16,7 +15,7 @@ from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
-from outbox_core.store import Claim, KeyId, Predecessor, Row, Span
+from outbox_core.store import Claim, Leased, Row
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.table import TableName
 from tests.unit.kept_store import KeptStore
@@ -35,17 +34,10 @@ class Store(KeptStore):
         self._fails = fails
         self.failed = 0
 
-    async def claim(self, table: TableName, claim: Claim) -> list[Row]:
-        rows = await super().claim(table, claim)
-        self._fail("claim", bool(rows))
-        return rows
-
-    async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[Span], *, dead_too: bool
-    ) -> dict[KeyId, Predecessor]:
-        found = await super().predecessors(table, claim, spans, dead_too=dead_too)
-        self._fail("predecessors", True)
-        return found
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
+        leased = await super().claim(table, claim)
+        self._fail("claim", leased.count > 0)
+        return leased
 
     def _fail(self, call: str, matters: bool) -> None:
         if self._fails == call and matters and not self.failed:
@@ -60,7 +52,7 @@ async def write(store: MemoryStore, messages: int = MESSAGES, keys: int = KEYS) 
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("fails", [None, "claim", "predecessors"])
+@pytest.mark.parametrize("fails", [None, "claim"])
 async def test_everything_is_delivered_once_and_in_order(fails: str | None) -> None:
     store, seen, done = Store(fails), defaultdict[str | None, list[Any]](list), asyncio.Event()
 
@@ -102,23 +94,22 @@ async def nowhere(_: DispatchedMessage) -> None:
 
 @pytest.mark.asyncio
 async def test_a_row_that_another_has_by_now_leaves_the_hand() -> None:
-    """The relay stood still between its claim and the look at the order, for longer than its lease."""
+    """The relay stood still between its claim and what it does with the rows, for longer than its lease."""
     ahead = timedelta()
     store = MemoryStore(lambda: datetime.now(UTC) + ahead)
     await write(store, messages=2, keys=1)
     taken, met = list[Row](), asyncio.Event()
 
     class Frozen(MemoryStore):
-        async def predecessors(
-            self, table: TableName, claim: Claim, spans: Sequence[Span], *, dead_too: bool
-        ) -> dict[KeyId, Predecessor]:
+        async def claim(self, table: TableName, claim: Claim) -> Leased:
             nonlocal ahead
-            if not taken:
+            leased = await super().claim(table, claim)
+            if leased.count and not taken:
                 ahead += timedelta(seconds=claim.lock_ttl + 1)
                 other = Claim(token=uuid4(), term=None, limit=1, max_bytes=10**6, lock_ttl=60.0)
-                taken.extend(await store.claim(table, other))
+                taken.extend((await store.claim(table, other)).rows())
                 met.set()
-            return await super().predecessors(table, claim, spans, dead_too=dead_too)
+            return leased
 
     relay = Relay(lambda: Frozen(database=store.database), table=TABLE, dispatcher=nothing)
     async with asyncio.timeout(SECONDS):

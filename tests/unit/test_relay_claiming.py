@@ -11,7 +11,7 @@ from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
-from outbox_core.store import Claim, Row
+from outbox_core.store import Claim, Leased
 from outbox_core.table import TableName
 from tests.unit.kept_store import KeptStore
 
@@ -28,12 +28,12 @@ class Store(KeptStore):
         self.claims: list[tuple[int, int]] = []
         self._claimed = asyncio.Event()
 
-    async def claim(self, table: TableName, claim: Claim) -> list[Row]:
-        rows = await super().claim(table, claim)
-        if rows:
-            self.claims.append((claim.limit, len(rows)))
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
+        leased = await super().claim(table, claim)
+        if leased.count:
+            self.claims.append((claim.limit, leased.count))
             self._claimed.set()
-        return rows
+        return leased
 
     async def until_claimed(self, wanted: int) -> None:
         async with asyncio.timeout(SECONDS):

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 import pytest
 
 from outbox_core.meta import DispatchedMessage, Meta
-from outbox_core.relay.admission import Admission
+from outbox_core.relay.admission import Admission, Batch
 from outbox_core.relay.hand import Hand
 from outbox_core.relay.keys import Keys
-from outbox_core.relay.settings import RelaySettings
-from outbox_core.store import Claim, KeyId, Predecessor, Row, Span
-from outbox_core.stores.memory import MemoryStore
-from outbox_core.table import TableName
+from outbox_core.relay.wakeups import Wakeups
+from outbox_core.store import Claim, Leased, Predecessor, Row
 
-NIL, TABLE = UUID(int=0), TableName("public", "orders_outbox")
+NIL = UUID(int=0)
 START = datetime(2030, 1, 1, tzinfo=UTC)
 
 
@@ -31,8 +28,8 @@ def rows_of(token: UUID, *sequences: int) -> list[Row]:
 
 def test_a_claim_is_in_hand_until_its_last_row_has_left() -> None:
     hand, first, second = Hand(100), rows_of(uuid4(), 1, 2), rows_of(uuid4(), 3)
-    hand.take(first)
-    hand.take(second)
+    hand.take(first[0].token, 2, 10)
+    hand.take(second[0].token, 1, 5)
     assert (hand.rows, hand.bytes, hand.tokens) == (3, 15, [first[0].token, second[0].token])
     hand.drop(first[:1])
     assert hand.tokens == [first[0].token, second[0].token]
@@ -40,31 +37,25 @@ def test_a_claim_is_in_hand_until_its_last_row_has_left() -> None:
     assert (hand.rows, hand.bytes, hand.tokens) == (0, 0, [])
 
 
-class Hiding(MemoryStore):
-    """Says that the second message of every key is not to be had."""
-
-    async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[Span], *, dead_too: bool
-    ) -> dict[KeyId, Predecessor]:
-        return {span.key_id: Predecessor(2, 5.0) for span in spans}
-
-
 @pytest.mark.asyncio
 async def test_a_claim_of_which_rows_go_back_unordered_does_not_hide_them_from_the_next() -> None:
     """Until their release is on record they are leased, and may come before what is claimed meanwhile."""
     hand, released = Hand(1000), list[Row]()
     admission = Admission(
-        TABLE,
-        Hiding(),
-        RelaySettings(),
         Keys(),
         hand,
+        ordered=True,
         deliver=lambda _: None,
         release=lambda rows, _: released.extend(rows),
+        wakeups=Wakeups(1.0),
     )
     claim = Claim(token=uuid4(), term=1, limit=10, max_bytes=1000, lock_ttl=60.0)
     rows = rows_of(claim.token, 1, 3)
-    await admission.admit(admission.take(claim, rows, {}, 1e9, full=False))
+    key_id = rows[0].key_id
+    assert key_id is not None
+    leased = Leased.of(rows, {key_id: Predecessor(2, 5.0)})
+    admission.admit_soon(Batch(claim, leased, {}, 1e9, full=False))
+    admission.admit_all()
     assert released == rows[1:]
     assert hand.tokens == []
     hand.drop(released)

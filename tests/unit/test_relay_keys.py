@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from outbox_core.meta import DispatchedMessage, Meta
 from outbox_core.relay.keys import Keys
-from outbox_core.store import KeyId, Predecessor, Row, Span
+from outbox_core.store import KeyId, Predecessor, Row
 
 NIL = UUID(int=0)
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -35,7 +35,7 @@ def admit(
     cut: bool = False,
 ) -> tuple[list[int], list[int]]:
     predecessors = {} if hidden is None else {(NIL, "k"): hidden}
-    ready, back = keys.admit(keys.take(rows), predecessors, followed or {}, now, cut=cut)
+    ready, back = keys.admit(rows, predecessors, followed or {}, now, cut=cut)
     return _sequences(ready), _sequences(back)
 
 
@@ -45,7 +45,7 @@ def _sequences(rows: Sequence[Row]) -> list[int]:
 
 def test_one_of_a_key_goes_and_the_others_wait_for_it() -> None:
     keys, rows = Keys(), [row(1), row(2), row(3), row(4, "other"), row(5, None)]
-    assert admit(keys, *rows) == ([1, 4], [])
+    assert admit(keys, *rows) == ([5, 1, 4], [])
     assert keys.succeeded(rows[0]) is rows[1]
     assert keys.succeeded(rows[1]) is rows[2]
     assert keys.succeeded(rows[2]) is None
@@ -168,21 +168,6 @@ def test_waiting_keys_are_looked_at_in_turn() -> None:
     assert asked == [["0", "1"], ["2", "3"], ["4"], ["0", "1"]]
 
 
-def spans(keys: Keys, *rows: Row) -> list[Span]:
-    """Where predecessors of rows may hide that then go back, for nobody could look."""
-    fresh = keys.take(rows)
-    found = keys.spans(fresh)
-    keys.drop(fresh)
-    return found
-
-
-def test_where_a_predecessor_may_hide() -> None:
-    keys, first = Keys(), row(3)
-    assert spans(keys, row(4), row(9), row(2, None)) == [Span((NIL, "k"), 9)]
-    admit(keys, first)
-    assert spans(keys, row(8)) == [Span((NIL, "k"), 8)]
-
-
 @dataclass
 class Kept:
     """A row as the database has it."""
@@ -234,21 +219,23 @@ class Table:
             kept.row = row(kept.row.message.meta.sequence, kept.row.message.meta.key)
             kept.leased_in = self.claims
         rows = [kept.row for kept in taken]
-        keys = self.keys.take(rows)
+        last = {each.key_id: each for each in sorted(rows, key=lambda each: each.message.meta.sequence)}
         hidden = {
-            span.key_id: found for span in self.keys.spans(keys) if (found := self._before(span)) is not None
+            key_id: found
+            for key_id, each in last.items()
+            if key_id is not None and (found := self._before(key_id, each)) is not None
         }
-        ready, back = self.keys.admit(keys, hidden, followed, self.now, cut=cut)
+        ready, back = self.keys.admit(rows, hidden, followed, self.now, cut=cut)
         for each in back:
             self._kept(each).leased_in = None
         for each in ready:
             self._dispatch(each)
 
-    def _before(self, span: Span) -> Predecessor | None:
+    def _before(self, key_id: KeyId, last: Row) -> Predecessor | None:
         for sequence, kept in self.rows.items():
             if (
-                sequence < span.before
-                and kept.row.key_id == span.key_id
+                sequence < last.message.meta.sequence
+                and kept.row.key_id == key_id
                 and not kept.done
                 and kept.leased_in is None
             ):

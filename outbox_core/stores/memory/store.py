@@ -14,7 +14,7 @@ import anyio.lowlevel
 from outbox_core.errors import ConfigError, StorageUnavailable
 from outbox_core.headers import NO_HEADERS
 from outbox_core.meta import DispatchedMessage, Meta
-from outbox_core.store import Claim, Failure, KeyId, Predecessor, Resolution, Row, Span, Tick
+from outbox_core.store import Claim, Failure, KeyId, Leased, Predecessor, Resolution, Row, Span, Tick
 from outbox_core.stores.memory.database import MemoryDatabase, MemoryRow, MemoryTable
 from outbox_core.stores.memory.election import MemoryElection
 from outbox_core.stores.memory.transaction import MemoryTransaction
@@ -103,10 +103,10 @@ class MemoryStore:
         await anyio.lowlevel.checkpoint()
         self._live()
 
-    async def claim(self, table: TableName, claim: Claim) -> list[Row]:
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
         memory, now = await self._step(table)
         if claim.term is not None and claim.term != self.database.leadership(table).term:
-            return []
+            return Leased.of([], {})
         ttl, held, shut = timedelta(seconds=claim.lock_ttl), set(claim.held), set(claim.shut)
         due = [
             row
@@ -118,18 +118,18 @@ class MemoryStore:
             and row.record.topic not in shut
         ]
         due.sort(key=_place)
-        return _leased(table, claim, due[: claim.limit], now)
+        return _leased(table, memory, claim, due[: claim.limit], now)
 
-    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> list[Row]:
+    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
         memory, now = await self._step(table)
         if claim.term != self.database.leadership(table).term:
-            return []
+            return Leased.of([], {})
         ttl = timedelta(seconds=claim.lock_ttl)
         due: list[MemoryRow] = []
         for key_id, wanted in keys.items():
             heads = [row for row in memory.of_key(key_id) if row.dead_at is None][:wanted]
             due.extend(row for row in heads if row.is_due(now, ttl))
-        return _leased(table, claim, due, now)
+        return _leased(table, memory, claim, due, now)
 
     async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
         del keys  # every row is looked at anyway
@@ -141,23 +141,10 @@ class MemoryStore:
         return len(rows)
 
     async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[Span], *, dead_too: bool
+        self, table: TableName, claim: Claim, spans: Sequence[Span]
     ) -> dict[KeyId, Predecessor]:
         memory, now = await self._step(table)
-        ttl = timedelta(seconds=claim.lock_ttl)
-        found: dict[KeyId, Predecessor] = {}
-        own = {claim.token, *claim.in_hand}
-        for span in spans:
-            for row in memory.of_key(span.key_id):
-                if (
-                    row.sequence < span.before
-                    and row.lock_token not in own
-                    and not row.replays
-                    and (dead_too or row.dead_at is None)
-                ):
-                    found[span.key_id] = Predecessor(row.sequence, _wait(row, now, ttl))
-                    break
-        return found
+        return _before(memory, claim, spans, now)
 
     async def publish(
         self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, delete: bool
@@ -232,6 +219,10 @@ def _place(row: MemoryRow) -> tuple[datetime, int]:
     return (row.available_at, row.sequence)
 
 
+def _sequence(row: MemoryRow) -> int:
+    return row.sequence
+
+
 def _wait(row: MemoryRow, now: datetime, lock_ttl: timedelta) -> float | None:
     if row.dead_at is not None:
         return None
@@ -249,7 +240,9 @@ def _held(memory: MemoryTable, leases: Iterable[tuple[UUID, UUID]]) -> dict[UUID
     }
 
 
-def _leased(table: TableName, claim: Claim, due: Sequence[MemoryRow], now: datetime) -> list[Row]:
+def _leased(
+    table: TableName, memory: MemoryTable, claim: Claim, due: Sequence[MemoryRow], now: datetime
+) -> Leased:
     """Lease rows, in the order given, until their payloads fill the claim; returned in the order of their places."""
     taken: list[MemoryRow] = []
     size = 0
@@ -260,7 +253,29 @@ def _leased(table: TableName, claim: Claim, due: Sequence[MemoryRow], now: datet
         row.lease(claim.token, now)
         taken.append(row)
     taken.sort(key=_place)
-    return [_row(table, claim.token, row) for row in taken]
+    last = {row.key_id: row.sequence for row in sorted(taken, key=_sequence) if row.key_id is not None}
+    spans = [Span(key_id, sequence) for key_id, sequence in last.items()] if claim.term is not None else []
+    hidden = _before(memory, claim, spans, now)
+    return Leased.of([_row(table, claim.token, row) for row in taken], hidden)
+
+
+def _before(
+    memory: MemoryTable, claim: Claim, spans: Sequence[Span], now: datetime
+) -> dict[KeyId, Predecessor]:
+    ttl = timedelta(seconds=claim.lock_ttl)
+    found: dict[KeyId, Predecessor] = {}
+    own = {claim.token, *claim.in_hand}
+    for span in spans:
+        for row in memory.of_key(span.key_id):
+            if (
+                row.sequence < span.before
+                and row.lock_token not in own
+                and not row.replays
+                and (claim.dead_too or row.dead_at is None)
+            ):
+                found[span.key_id] = Predecessor(row.sequence, _wait(row, now, ttl))
+                break
+    return found
 
 
 def _payload(row: MemoryRow) -> bytes:

@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from asyncpg.pgproto import pgproto
 
+from outbox_core.errors import StorageUnavailable
 from outbox_core.headers import NO_HEADERS
 from outbox_core.meta import DispatchedMessage, Meta
-from outbox_core.store import Row
+from outbox_core.store import Claim, KeyId, Leased, Predecessor, Row
 
 if TYPE_CHECKING:
     from outbox_core.table import TableName
 
 
 _PLACE: Final = itemgetter(9, 6)
+_PAYLOAD: Final = itemgetter(3)
+_RECOVERED: Final = itemgetter(15)
+_HIDDEN: Final = 16
 _decoded: Final = json.JSONDecoder(parse_int=str).decode
 """Values are text; a number that came in by hand stays text, however long it is."""
 
@@ -35,15 +40,40 @@ class _Message:
     __slots__ = DispatchedMessage.__slots__
 
 
-def claimed_rows(table: TableName, token: UUID, records: Sequence[Sequence[Any]]) -> list[Row]:
-    """The rows of a claim in the order of their places; columns as in ``claim_columns.sql``."""
+def leased(table: TableName, claim: Claim, records: list[Any]) -> Leased:
+    """What a claim leased; columns as in ``lease.sql``."""
+    if not records:
+        return Leased.of([], {})
+    records.sort(key=_PLACE)
+    return Leased(
+        count=len(records),
+        bytes=sum(map(len, map(_PAYLOAD, records))),
+        last=_PLACE(records[-1]),
+        recovered=any(map(_RECOVERED, records)),
+        hidden={} if claim.term is None else _hidden(records),
+        rows=cache(lambda: _rows(table, claim.token, records)),
+    )
+
+
+def _hidden(records: Sequence[Sequence[Any]]) -> dict[KeyId, Predecessor]:
+    found: str | None = next((record[_HIDDEN] for record in records if record[_HIDDEN] is not None), None)
+    if found is None:
+        # Somebody edited the very row that was to bring it while it was being claimed.
+        raise StorageUnavailable("the first of the claimed rows changed meanwhile")
+    return {
+        (pgproto.UUID(tenant_id), key): Predecessor(sequence, wait)
+        for tenant_id, key, sequence, wait in json.loads(found)
+    }
+
+
+def _rows(table: TableName, token: UUID, records: Sequence[Sequence[Any]]) -> list[Row]:
     name = str(table)
     # The driver's own kind, which it writes out quicker: the token goes back to it with every row.
     token = pgproto.UUID(token.bytes)
     rows: list[Row] = []
-    for record in sorted(records, key=_PLACE):
+    for record in records:
         (row_id, tenant_id, topic, payload, content_type, event_id, sequence, created_at,
-         attempts, available_at, key, headers, traceparent, tracestate, replays, recovered) = record  # fmt: skip
+         attempts, available_at, key, headers, traceparent, tracestate, replays, recovered, _) = record  # fmt: skip
         meta: Any = _Meta()
         meta.table = name
         meta.tenant_id = tenant_id

@@ -66,7 +66,8 @@ class Sessions:
             "idle_in_transaction_session_timeout": milliseconds,
         }
         self._connect = dict(connect or {})
-        self._permits = anyio.Semaphore(size)
+        # Without a pause where one is free: a relay's next claim is to be sent before it turns to the rows of the last.
+        self._permits = anyio.Semaphore(size, fast_acquire=True)
         self._idle: list[Connection] = []
         self._open_ones: WeakSet[Connection] = WeakSet()
         self._connecting: set[anyio.CancelScope] = set()

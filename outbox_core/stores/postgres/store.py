@@ -10,9 +10,9 @@ import asyncpg
 
 from outbox_core.errors import PermissionDenied
 from outbox_core.schema.verification import require
-from outbox_core.store import Claim, Failure, KeyId, Predecessor, Resolution, Row, Span, Tick
+from outbox_core.store import Claim, Failure, KeyId, Leased, Predecessor, Resolution, Span, Tick
 from outbox_core.stores.postgres.control import Control, PostgresElection
-from outbox_core.stores.postgres.rows import claimed_rows
+from outbox_core.stores.postgres.rows import leased
 from outbox_core.stores.postgres.sessions import Sessions, close
 from outbox_core.stores.postgres.sql import query
 from outbox_core.stores.postgres.translation import translated
@@ -98,22 +98,27 @@ class PostgresStore:
         if not self._sessions.pooled:
             await self._control.fetch("SELECT 1")
 
-    async def claim(self, table: TableName, claim: Claim) -> list[Row]:
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
         tenants, keys = _columns(claim.held, 2)
-        rows = await self._fetch(
-            table, "claim", "claim",
-            claim.term, claim.token, *claim.since, claim.lock_ttl, tenants, keys,
-            list(claim.shut), claim.limit, claim.max_bytes,
-        )  # fmt: skip
-        return claimed_rows(table, claim.token, rows)
+        found = await self._fetch(
+            table,
+            "claim",
+            "claim",
+            *_terms(claim),
+            *claim.since,
+            tenants,
+            keys,
+            list(claim.shut),
+            claim.limit,
+        )
+        return leased(table, claim, found)
 
-    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> list[Row]:
+    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
         tenants, names = _columns(list(keys), 2)
-        rows = await self._fetch(
-            table, "follow", "claim",
-            claim.term, claim.token, tenants, names, list(keys.values()), claim.lock_ttl, claim.max_bytes,
-        )  # fmt: skip
-        return claimed_rows(table, claim.token, rows)
+        found = await self._fetch(
+            table, "follow", "claim", *_terms(claim), tenants, names, list(keys.values())
+        )
+        return leased(table, claim, found)
 
     async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
         if keys:
@@ -129,15 +134,14 @@ class PostgresStore:
         return len(found)
 
     async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[Span], *, dead_too: bool
+        self, table: TableName, claim: Claim, spans: Sequence[Span]
     ) -> dict[KeyId, Predecessor]:
-        tenants, keys = _columns([span.key_id for span in spans], 2)
+        asked = [span.key_id for span in spans]
         rows = await self._fetch(
             table, "predecessors", "claim",
-            tenants, keys, [span.before for span in spans],
-            [claim.token, *claim.in_hand], claim.lock_ttl, dead_too,
+            *_columns(asked, 2), claim.lock_ttl, [span.before for span in spans],
+            list(claim.in_hand), claim.dead_too,
         )  # fmt: skip
-        asked = [span.key_id for span in spans]
         return {asked[int(row[0]) - 1]: Predecessor(row[1], row[2]) for row in rows}
 
     async def publish(
@@ -175,6 +179,12 @@ class PostgresStore:
             return await self._sessions.fetch(query(statement, table), *parameters)
         except asyncpg.PostgresError as error:
             raise translated(error, table, action) from error
+
+
+def _terms(claim: Claim) -> tuple[object, ...]:
+    """The first parameters of every claim."""
+    in_hand = list(claim.in_hand)
+    return (claim.term, claim.token, claim.lock_ttl, claim.max_bytes, in_hand, claim.dead_too)
 
 
 def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:

@@ -17,7 +17,7 @@ from outbox_core.observer import Claimed, Stopped
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
 from outbox_core.relay.settlement import Settlement
-from outbox_core.store import Claim, Row
+from outbox_core.store import Claim, Leased
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
@@ -93,7 +93,7 @@ class Failing(PostgresStore):
         super().__init__(dsn, takeover=2.0)
         self._failing = failing
 
-    async def claim(self, table: TableName, claim: Claim) -> list[Row]:
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
         if self._failing():
             raise ZeroDivisionError("a defect")
         return await super().claim(table, claim)

@@ -6,7 +6,7 @@ import pytest
 
 from outbox_core.observer import LeaderGained, Published
 from outbox_core.relay import Relay
-from outbox_core.store import Claim, Row
+from outbox_core.store import Claim, Leased
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 from tests.integration.relay.bench import QUICK, TABLE, Bench, ignore, until
@@ -21,7 +21,7 @@ HEARTBEATS = 30
 class CountingStore(PostgresStore):
     claims = 0
 
-    async def claim(self, table: TableName, claim: Claim) -> list[Row]:
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
         self.claims += 1
         return await super().claim(table, claim)
 

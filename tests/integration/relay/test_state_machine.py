@@ -111,7 +111,7 @@ class Machine(RuleBasedStateMachine):
     def claim(self, limit: int, lost: bool) -> None:
         """Sometimes the answer is lost: the owner knows its token and not its rows."""
         claim = Claim(token=uuid7(), term=None, limit=limit, max_bytes=1_000_000, lock_ttl=LOCK_TTL)
-        rows = self.run(self.store.claim(TABLE, claim))
+        rows = self.run(self.store.claim(TABLE, claim)).rows()
         claimable = sum(row.claimable for row in self.rows.values())
         assert len(rows) == min(limit, claimable)
         for row in rows:

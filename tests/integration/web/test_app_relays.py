@@ -13,7 +13,7 @@ from outbox_core import Outbox, Relay, schema
 from outbox_core.config import Settings
 from outbox_core.errors import ConfigError, InvalidSettings, OutboxError, SchemaMissing
 from outbox_core.integrations.app_relays import AppRelays
-from outbox_core.store import Claim, Row
+from outbox_core.store import Claim, Leased
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.table import TableName
 from outbox_core.testing import RecordingDispatcher
@@ -185,7 +185,7 @@ async def test_degraded_by_whatever_makes_the_relay(caplog: pytest.LogCaptureFix
 
 async def test_a_relay_that_dies_is_seen_and_told(caplog: pytest.LogCaptureFixture) -> None:
     class Failing(MemoryStore):
-        async def claim(self, table: TableName, claim: Claim) -> list[Row]:
+        async def claim(self, table: TableName, claim: Claim) -> Leased:
             raise ZeroDivisionError
 
     relays = AppRelays([memory_relay(RecordingDispatcher()), memory_relay(RecordingDispatcher(), Failing())])

@@ -25,7 +25,7 @@ MUTATIONS: Final = (
         name="no-look-for-predecessors",
         breaks="Nobody looks whether an earlier message of the key is still waiting.",
         promise=_PROMISE,
-        file=f"{_QUERIES}/predecessors.sql",
+        file=f"{_QUERIES}/earlier.sql",
         old="LIMIT 1",
         new="LIMIT 0",
         tests=(
@@ -46,7 +46,7 @@ MUTATIONS: Final = (
         name="dead-head-does-not-block",
         breaks='`on_dead="block"` lets a key go on behind a dead message.',
         promise="Then its key waits for a person.",
-        file=f"{_QUERIES}/predecessors.sql",
+        file=f"{_QUERIES}/earlier.sql",
         old="AND (dead_at IS NULL OR $6::boolean)",
         new="AND (dead_at IS NULL OR $6::boolean IS NULL)",
         tests=(

@@ -1,21 +1,18 @@
--- Lease due rows of given keys, the lowest sequences of each first.
+-- Lease due rows of given keys, the lowest sequences of each first, and look whether a message hides before them.
 WITH leader AS MATERIALIZED (
     SELECT FROM {schema}."outbox_leader" WHERE table_name = '{name}' AND term = $1::bigint FOR SHARE
-)
-UPDATE {table}
-SET locked_at = now(), lock_token = $2, attempts = least(attempts, 2147483646) + 1,
-    -- Whoever had it before crashed or froze with it: that is on record, and seen, until an attempt has an outcome.
-    last_error = CASE WHEN locked_at IS NULL THEN last_error ELSE 'TX.LEASE the lease before ended without an outcome' END
-WHERE ctid = ANY (ARRAY(
-    SELECT place
+), picked AS MATERIALIZED (
+    SELECT place, tenant_id, key, sequence
     FROM (
-        SELECT place, sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) - bytes AS bytes_before
+        SELECT
+            place, tenant_id, key, sequence,
+            sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) - bytes AS bytes_before
         FROM (
-            SELECT head.place, head.bytes
-            FROM unnest($3::uuid[], $4::text[], $5::bigint[]) AS wanted (tenant_id, key, rows)
+            SELECT head.place, wanted.tenant_id, wanted.key, head.sequence, head.bytes
+            FROM unnest($7::uuid[], $8::text[], $9::bigint[]) AS wanted (tenant_id, key, rows)
             CROSS JOIN LATERAL (
                 SELECT
-                    ctid AS place, available_at, locked_at,
+                    ctid AS place, available_at, locked_at, sequence,
                     {include queries/row_bytes.sql} AS bytes
                 FROM {table} AS message
                 WHERE
@@ -30,10 +27,9 @@ WHERE ctid = ANY (ARRAY(
             ) AS head
             WHERE
                 head.available_at <= now()
-                AND (head.locked_at IS NULL OR head.locked_at < now() - make_interval(secs => $6))
+                AND (head.locked_at IS NULL OR head.locked_at < now() - make_interval(secs => $3))
         ) AS due
     ) AS weighed
-    WHERE CASE WHEN bytes_before < $7 THEN EXISTS (SELECT FROM leader) END
-))
-RETURNING
-    {include queries/claim_columns.sql}
+    WHERE CASE WHEN bytes_before < $4 THEN EXISTS (SELECT FROM leader) END
+)
+{include queries/lease.sql}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,9 @@ from outbox_core.testing.contracts.storing.scene import (
 )
 
 if TYPE_CHECKING:
-    from outbox_core.store import Claim, KeyId
+    from collections.abc import Mapping
+
+    from outbox_core.store import Claim, KeyId, Row
     from outbox_core.testing.contracts.storing.database import Database
 
 _SOON = timedelta(milliseconds=300)
@@ -38,7 +39,7 @@ class KeyContract:
         others = [Message(TOPIC, 9), Message(TOPIC, 9, key="a", tenant_id=TENANT)]
         async with at_work(database) as scene:
             await scene.write(*others, *first, *second)
-            rows = await scene.store.follow(scene.table, scene.terms(), {key_id("a"): 2, key_id("b"): 1})
+            rows = await _followed(scene, {key_id("a"): 2, key_id("b"): 1})
             wanted = [message.event_id for message in (*first[:2], second[0])]
             equal(sorted(ids(rows)), sorted(wanted), "rows")
             equal({row.message.meta.attempts for row in rows}, {1}, "attempts")
@@ -48,8 +49,8 @@ class KeyContract:
         async with at_work(database) as scene:
             await scene.write(message)
             keys = {key_id("a"): 5, key_id("nobody"): 5}
-            equal(ids(await scene.store.follow(scene.table, scene.terms(), keys)), [message.event_id], "rows")
-            equal(await scene.store.follow(scene.table, scene.terms(), keys), [], "rows under a lease")
+            equal(ids(await _followed(scene, keys)), [message.event_id], "rows")
+            equal(await _followed(scene, keys), [], "rows under a lease")
 
     async def test_following_passes_over_the_published_and_the_dead(self, database: Database) -> None:
         messages = [Message(TOPIC, n, key="a") for n in range(3)]
@@ -58,61 +59,86 @@ class KeyContract:
             rows = await scene.claim(limit=2)
             await scene.store.publish(scene.table, leases(rows[:1]), delete=False)
             await scene.store.fail(scene.table, [failure(rows[1], dead=True)])
-            found = await scene.store.follow(scene.table, scene.terms(), {key_id("a"): 1})
+            found = await _followed(scene, {key_id("a"): 1})
             equal(ids(found), [messages[2].event_id], "rows")
 
     async def test_nobody_overtakes_a_head_that_is_not_due(self, database: Database) -> None:
         head, tail = Message(TOPIC, 1, key="a", delay=_SOON), Message(TOPIC, 2, key="a")
         async with at_work(database) as scene:
             await scene.write(head, tail)
-            equal(await scene.store.follow(scene.table, scene.terms(), {key_id("a"): 1}), [], "rows")
+            equal(await _followed(scene, {key_id("a"): 1}), [], "rows")
+            found = await scene.store.follow(scene.table, scene.terms(), {key_id("a"): 2})
+            equal(ids(found.rows()), [tail.event_id], "rows")
+            equal(list(found.hidden), [key_id("a")], "keys in which somebody hides")
 
     async def test_following_is_bounded_in_bytes(self, database: Database) -> None:
         messages = [Message(TOPIC, body=bytes(1000), content_type="a/b", key="a") for _ in range(3)]
         async with at_work(database) as scene:
             await scene.write(*messages)
             claim = scene.terms(max_bytes=1500)
-            equal(len(await scene.store.follow(scene.table, claim, {key_id("a"): 3})), 2, "rows")
+            equal((await scene.store.follow(scene.table, claim, {key_id("a"): 3})).count, 2, "rows")
 
     async def test_a_predecessor_that_is_not_due_is_found(self, database: Database) -> None:
         head, tail = Message(TOPIC, 1, key="a", delay=timedelta(seconds=20)), Message(TOPIC, 2, key="a")
         async with at_work(database) as scene:
             early, late = await scene.write(head, tail)
-            claim = scene.terms()
-            await scene.store.claim(scene.table, claim)
-            found = await _before(scene, claim, late)
-            equal(found[key_id("a")].sequence, early, "sequence of the predecessor")
-            wait = found[key_id("a")].wait
-            expect(wait is not None and 10 < wait <= 20, f"it is due in 20 s, not {wait}")
-            equal(await _before(scene, claim, early), {}, "predecessors of the first")
+            leased = await scene.store.claim(scene.table, scene.terms())
+            equal(ids(leased.rows()), [tail.event_id], "rows")
+            for found in (leased.hidden, await _before(scene, scene.terms(), late)):
+                equal(found[key_id("a")].sequence, early, "sequence of the predecessor")
+                wait = found[key_id("a")].wait
+                expect(wait is not None and 10 < wait <= 20, f"it is due in 20 s, not {wait}")
+            equal(await _before(scene, scene.terms(), early), {}, "predecessors of the first")
 
     async def test_a_predecessor_under_another_lease_is_found(self, database: Database) -> None:
         async with at_work(database) as scene:
-            early, late = await scene.write(Message(TOPIC, 1, key="a"), Message(TOPIC, 2, key="a"))
+            early, _ = await scene.write(Message(TOPIC, 1, key="a"), Message(TOPIC, 2, key="a"))
             await scene.claim_one(limit=1)
-            claim = scene.terms()
-            await scene.store.claim(scene.table, claim)
-            found = (await _before(scene, claim, late))[key_id("a")]
+            found = (await scene.store.claim(scene.table, scene.terms())).hidden[key_id("a")]
             equal(found.sequence, early, "sequence of the predecessor")
             expect(found.wait is not None and LONG - 10 < found.wait <= LONG, f"its lease ends in {LONG:g} s")
+
+    async def test_one_that_hides_between_two_of_a_claim_is_found(self, database: Database) -> None:
+        between = Message(TOPIC, 2, key="a", delay=timedelta(seconds=20))
+        async with at_work(database) as scene:
+            _, hidden, _ = await scene.write(Message(TOPIC, 1, key="a"), between, Message(TOPIC, 3, key="a"))
+            leased = await scene.store.claim(scene.table, scene.terms())
+            equal(leased.count, 2, "rows")
+            equal(leased.hidden[key_id("a")].sequence, hidden, "sequence of the predecessor")
+
+    async def test_where_nobody_leads_nobody_looks(self, database: Database) -> None:
+        head, tail = Message(TOPIC, 1, key="a", delay=timedelta(seconds=20)), Message(TOPIC, 2, key="a")
+        async with at_work(database) as scene:
+            await scene.write(head, tail)
+            leased = await scene.store.claim(scene.table, scene.terms(term=None))
+            equal((leased.count, len(leased.hidden)), (1, 0), "rows, and what hides")
 
     async def test_what_the_same_claim_has_is_no_predecessor(self, database: Database) -> None:
         async with at_work(database) as scene:
             sequences = await scene.write(*(Message(TOPIC, n, key="a") for n in range(3)))
-            claim = scene.terms()
-            rows = await scene.store.claim(scene.table, claim)
-            equal(await _before(scene, claim, sequences[-1]), {}, "predecessors")
-            await scene.store.publish(scene.table, leases(rows[:1]), delete=False)
+            leased = await scene.store.claim(scene.table, scene.terms())
+            equal((leased.count, len(leased.hidden)), (3, 0), "rows, and what hides")
+            await scene.store.publish(scene.table, leases(leased.rows()[:1]), delete=False)
             equal(await _before(scene, scene.terms(), sequences[1]), {}, "predecessors that are published")
 
     async def test_what_is_in_hand_is_no_predecessor(self, database: Database) -> None:
         async with at_work(database) as scene:
             early, late = await scene.write(Message(TOPIC, 1, key="a"), Message(TOPIC, 2, key="a"))
             row = await scene.claim_one(limit=1)
-            claim = scene.terms()
-            equal((await _before(scene, claim, late))[key_id("a")].sequence, early, "the predecessor")
-            claim = replace(claim, in_hand=[row.token])
-            equal(await _before(scene, claim, late), {}, "predecessors")
+            equal((await _before(scene, scene.terms(), late))[key_id("a")].sequence, early, "the predecessor")
+            equal(await _before(scene, scene.terms(in_hand=[row.token]), late), {}, "predecessors")
+            leased = await scene.store.claim(scene.table, scene.terms(in_hand=[row.token]))
+            equal((leased.count, len(leased.hidden)), (1, 0), "rows, and what hides")
+
+    async def test_a_claim_says_what_it_leased_before_its_rows_are_made(self, database: Database) -> None:
+        async with at_work(database) as scene:
+            await scene.write(*(Message(TOPIC, body=bytes(10), content_type="a/b") for _ in range(3)))
+            leased = await scene.store.claim(scene.table, scene.terms())
+            rows = leased.rows()
+            equal((leased.count, leased.bytes), (3, 30), "rows, and bytes of their payloads")
+            equal(leased.last, rows[-1].place, "the last one's place")
+            nothing = await scene.store.claim(scene.table, scene.terms())
+            equal((nothing.count, nothing.bytes, nothing.last), (0, 0, None), "rows, bytes, and the last")
 
     async def test_keys_and_tenants_are_apart(self, database: Database) -> None:
         async with at_work(database) as scene:
@@ -131,23 +157,21 @@ class KeyContract:
             row = await scene.claim_one()
             await scene.store.fail(scene.table, [failure(row, dead=True)])
             equal(await _before(scene, scene.terms(), _END), {}, "predecessors")
-            found = await _before(scene, scene.terms(), _END, dead_too=True)
+            found = await _before(scene, scene.terms(dead_too=True), _END)
             equal(found[key_id("a")].wait, None, "seconds until a dead row is due")
             await database.replay(message.event_id)
             for dead_too in (False, True):
-                found = await _before(scene, scene.terms(), _END, dead_too=dead_too)
+                found = await _before(scene, scene.terms(dead_too=dead_too), _END)
                 equal(found, {}, "predecessors that are replayed")
             (again,) = await scene.claim_when_due()
             equal(again.message.meta.replays, 1, "replays")
 
 
+async def _followed(scene: Scene, keys: Mapping[KeyId, int]) -> list[Row]:
+    return (await scene.store.follow(scene.table, scene.terms(), keys)).rows()
+
+
 async def _before(
-    scene: Scene,
-    claim: Claim,
-    before: int,
-    *,
-    key: KeyId | None = None,
-    dead_too: bool = False,
+    scene: Scene, claim: Claim, before: int, *, key: KeyId | None = None
 ) -> dict[KeyId, Predecessor]:
-    spans = [Span(key or key_id("a"), before)]
-    return await scene.store.predecessors(scene.table, claim, spans, dead_too=dead_too)
+    return await scene.store.predecessors(scene.table, claim, [Span(key or key_id("a"), before)])

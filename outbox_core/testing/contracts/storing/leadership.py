@@ -60,7 +60,9 @@ class LeadershipContract:
                 term = await _elected(election, within=database.takeover + PATIENCE)
                 await scene.write(Message(TOPIC, 1))
                 equal(await scene.claim(), [], "rows claimed by the leader that was replaced")
-                equal(len(await other.claim(scene.table, scene.terms(term=term))), 1, "rows of the new one")
+                equal(
+                    (await other.claim(scene.table, scene.terms(term=term))).count, 1, "rows of the new one"
+                )
             finally:
                 await other.close()
 

@@ -87,7 +87,7 @@ class Scene:
         return Claim(**(given | changes))
 
     async def claim(self, **changes: Any) -> list[Row]:
-        return await self.store.claim(self.table, self.terms(**changes))
+        return (await self.store.claim(self.table, self.terms(**changes))).rows()
 
     async def claim_one(self, **changes: Any) -> Row:
         rows = await self.claim(**changes)

@@ -27,7 +27,7 @@ class UnknownContract:
             await scene.write(*messages)
             others = await scene.claim(limit=2)
             claim = scene.terms(limit=10)
-            rows = await scene.store.claim(scene.table, claim)
+            rows = (await scene.store.claim(scene.table, claim)).rows()
             await scene.store.publish(scene.table, leases(rows[:1]), delete=False)
             equal(await scene.store.undo(scene.table, claim, {}), 2, "rows released")
             equal(await scene.store.undo(scene.table, claim, {}), 0, "rows released the second time")
@@ -45,7 +45,7 @@ class UnknownContract:
         async with at_work(database) as scene:
             await scene.write(*held, *shut, Message(TOPIC, 1))
             claim = replace(scene.terms(limit=1), held=[key_id("held")], shut=["shut.topic.v1"])
-            equal(len(await scene.store.claim(scene.table, claim)), 1, "rows claimed")
+            equal((await scene.store.claim(scene.table, claim)).count, 1, "rows claimed")
             equal(await scene.store.undo(scene.table, claim, {}), 1, "rows released")
 
     async def test_undoing_a_follow_finds_its_rows_behind_any_number_of_others(
@@ -56,10 +56,10 @@ class UnknownContract:
         async with at_work(database) as scene:
             await scene.write(*before, *followed)
             claim, keys = scene.terms(limit=1), {key_id("a"): 2, key_id("b"): 1}
-            rows = await scene.store.follow(scene.table, claim, keys)
+            rows = (await scene.store.follow(scene.table, claim, keys)).rows()
             equal(len(rows), 3, "rows followed")
             other = scene.terms(limit=1)
-            (kept,) = await scene.store.follow(scene.table, other, {key_id("b"): 2})
+            (kept,) = (await scene.store.follow(scene.table, other, {key_id("b"): 2})).rows()
             equal(await scene.store.undo(scene.table, claim, keys), 3, "rows released")
             equal(await scene.store.undo(scene.table, claim, keys), 0, "rows released the second time")
             stored = [await scene.look(message) for message in followed]
@@ -108,5 +108,6 @@ class UnknownContract:
             await scene.store.fail(scene.table, [failure(row)])
             (row,) = await scene.claim_when_due()
             equal(row.recovered, False, "recovered, when the attempt before had an outcome")
-            (row,) = await scene.store.follow(scene.table, scene.terms(lock_ttl=0.0), {key_id("k"): 1})
+            expired = scene.terms(lock_ttl=0.0)
+            (row,) = (await scene.store.follow(scene.table, expired, {key_id("k"): 1})).rows()
             equal(row.recovered, True, "recovered, when followed")

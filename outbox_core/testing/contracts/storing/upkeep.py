@@ -220,7 +220,8 @@ class UpkeepContract:
                 if released is None:
                     raise AssertionError("nothing was released")
                 equal((released.event_id, released.replays), (event_id, replays), "released")
-            equal(len(await yard.store.follow(yard.table, yard.terms(), {key_id("k"): 5})), 2, "followed")
+            followed = await yard.store.follow(yard.table, yard.terms(), {key_id("k"): 5})
+            equal(followed.count, 2, "followed")
             equal(await yard.letters.release("k", **_BECAUSE), None, "released in flight")
             equal(await yard.letters.release("nobody's", **_BECAUSE), None, "released of no key")
 

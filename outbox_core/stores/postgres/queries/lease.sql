@@ -1,0 +1,26 @@
+-- The end of every claim: lease what it picked.
+UPDATE {table}
+SET locked_at = now(), lock_token = $2, attempts = least(attempts, 2147483646) + 1,
+    -- Whoever had it before crashed or froze with it: that is on record, and seen, until an attempt has an outcome.
+    last_error = CASE WHEN locked_at IS NULL THEN last_error ELSE 'TX.LEASE the lease before ended without an outcome' END
+WHERE ctid = ANY (ARRAY(SELECT place FROM picked))
+RETURNING
+    id, tenant_id, topic, coalesce(body, convert_to(payload::text, 'UTF8')), coalesce(content_type, 'application/json'),
+    event_id, sequence,
+    -- Within the years that Python knows, so that a row edited by hand cannot stop the others.
+    greatest(least(created_at, '9999-12-30Z'), '0001-01-02Z'), attempts,
+    greatest(least(available_at, '9999-12-30Z'), '0001-01-02Z'), key, headers::text, traceparent, tracestate, replays,
+    coalesce(last_error LIKE 'TX.LEASE %', false),
+    -- Found once for all of them, and told with the first alone. Their keys' rows are seen as they were before this
+    -- statement: those that it took are left out.
+    CASE WHEN sequence = (SELECT sequence FROM picked LIMIT 1) AND $1::bigint IS NOT NULL THEN (
+        SELECT coalesce(
+            json_agg(json_build_array(span.tenant_id, span.key, earlier.sequence, earlier.wait)), '[]'
+        )::text
+        FROM (
+            SELECT tenant_id, key, max(sequence) AS before FROM picked WHERE key IS NOT NULL GROUP BY tenant_id, key
+        ) AS span
+        CROSS JOIN LATERAL (
+            {include queries/earlier.sql}
+        ) AS earlier
+    ) END
