@@ -9,9 +9,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping
 from math import inf
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from outbox_core.store import KeyId, Predecessor, Row
+if TYPE_CHECKING:
+    from outbox_core.store import KeyId, Predecessor, Row
 
 MAX_HELD_IN_CLAIM: Final = 20_000
 """Held keys that a claim is told to pass over; rows of further ones are claimed and given back."""
