@@ -46,10 +46,10 @@ class Claim:
     dead_too: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Row:
-    """A leased row in a relay's hands. ``expires`` is when its lease is to be thought of as over, on the relay's own
-    monotonic clock, counted from before the claim was sent."""
+    """A leased row in a relay's hands, the same as no other. ``expires`` is when its lease is to be thought of as over,
+    on the relay's own monotonic clock, counted from before the claim was sent."""
 
     id: UUID
     token: UUID

@@ -163,8 +163,9 @@ class Completer:
         if not batch.published:
             return
         rows = batch.published
+        metas = [row.message.meta for row in rows]
         if batch.seconds:
-            self._observe(Dispatched(self._table, [row.message.meta for row in rows], batch.seconds))
+            self._observe(Dispatched(self._table, metas, batch.seconds))
             batch.seconds = []
         applied = await self._store.publish(
             self._table, [(row.id, row.token) for row in rows], delete=self._delete
@@ -174,8 +175,9 @@ class Completer:
         batch.published = []
         self._report_lost(rows, applied, "publish")
         if applied:
-            kept = rows if len(applied) == len(rows) else [row for row in rows if row.id in applied]
-            self._observe(Published(self._table, [row.message.meta for row in kept]))
+            if len(applied) < len(rows):
+                metas = [row.message.meta for row in rows if row.id in applied]
+            self._observe(Published(self._table, metas))
         self._resolved(rows)
 
     async def _write_failed(self, batch: _Batch) -> None:

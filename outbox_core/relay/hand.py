@@ -42,18 +42,26 @@ class Hand:
             self._leases[token] = rows
 
     def drop(self, rows: Sequence[Row]) -> None:
-        leases = self._leases
+        token, count = None, 0
         for row in rows:
             self.bytes -= len(row.message.payload)
-            left = leases[row.token] - 1
-            if left:
-                leases[row.token] = left
-            else:
-                del leases[row.token]
+            if row.token is not token:  # those of one claim mostly come together
+                self._let_go(token, count)
+                token, count = row.token, 0
+            count += 1
             if self._set_apart:
                 self._set_apart.pop(row.id, None)
+        self._let_go(token, count)
         self.rows -= len(rows)
         self._changed.set()
+
+    def _let_go(self, token: UUID | None, count: int) -> None:
+        if token is not None:
+            left = self._leases[token] - count
+            if left:
+                self._leases[token] = left
+            else:
+                del self._leases[token]
 
     def has_room(self, max_rows: int) -> bool:
         return self.rows <= max_rows and self.bytes < self._max_bytes

@@ -12,6 +12,7 @@ from outbox_core.errors import StorageError
 from outbox_core.observer import PoolerDetected
 from outbox_core.relay import clock
 from outbox_core.relay.admission import Admission
+from outbox_core.relay.breaker import BreakerState
 from outbox_core.relay.budget import Budget
 from outbox_core.relay.claimer import GROWTH, Claimer
 from outbox_core.relay.completer import Completer
@@ -178,20 +179,22 @@ class Lane:
         if self._stopping:
             self._settlement.give_back(rows, "the relay stopped")
             return
-        max_attempts, leaf_of = self._settings.max_attempts, self._leaves.of
+        max_attempts, topic, outlet = self._settings.max_attempts, None, None
         for row in rows:
             meta = row.message.meta
             if meta.attempts > max_attempts:
                 self._settlement.bury(row)
                 continue
-            try:
-                leaf = leaf_of(meta.topic)
-            except Exception as error:  # a router that cannot route one message has failed that one
-                self._settlement.unroutable(row, error)
-                continue
-            outlet = self._outlets.get(leaf) or self._outlet(leaf)
-            if leaf.is_open:
-                self._keep_from(leaf, (row,))
+            if outlet is None or meta.topic != topic:
+                topic = meta.topic
+                try:
+                    outlet = self._outlet(self._leaves.of(topic))
+                except Exception as error:  # a router that cannot route one message has failed that one
+                    outlet = None
+                    self._settlement.unroutable(row, error)
+                    continue
+            if outlet.leaf.breaker.state is BreakerState.OPEN:
+                self._keep_from(outlet.leaf, (row,))
             else:
                 outlet.ready.append(row)
         for outlet in self._outlets.values():

@@ -24,6 +24,7 @@ from outbox_core.relay.breaker import Breaker, BreakerState
 if TYPE_CHECKING:
     from outbox_core.meta import DispatchedMessage
     from outbox_core.relay.backoff import Backoff
+    from outbox_core.store import Row
 
 
 PROBE_SECONDS: Final = 5.0
@@ -46,12 +47,12 @@ class Leaf:
             dispatcher.function if isinstance(dispatcher, FunctionDispatcher) else dispatcher.dispatch
         )
         """How one message is dispatched; whatever it returns besides None is a mistake."""
-        self.in_flight: dict[UUID, float] = {}
+        self.in_flight: dict[Row, float] = {}
         """The rows that are with the dispatcher now, and since when."""
         self.topics: set[str] = set()
         self._changed = changed
         self._opened = anyio.Event()
-        self._alone: UUID | None = None
+        self._alone: Row | None = None
         self._waiting: dict[Callable[[], None], None] = {}
 
     @property
@@ -63,26 +64,26 @@ class Leaf:
         since = next(iter(self.in_flight.values()), now)
         return now - max(since, self.breaker.last_ack or 0.0) >= _STUCK_SECONDS
 
-    def starts(self, row_id: UUID, now: float) -> bool:
+    def starts(self, row: Row, now: float) -> bool:
         """Whether a row goes to the dispatcher now: everything does while messages flow, one at a time when it is
         being seen whether they do, and a suspect only alone."""
         breaker = self.breaker
         if self._alone is not None:
             return False
         if breaker.suspects or breaker.state is not BreakerState.CLOSED:
-            suspect = breaker.is_suspect(row_id)
+            suspect = breaker.is_suspect(row.id)
             if breaker.state is BreakerState.OPEN or (
                 self.in_flight and (suspect or breaker.state is BreakerState.HALF_OPEN)
             ):
                 return False
             if suspect:
-                self._alone = row_id
-        self.in_flight[row_id] = now
+                self._alone = row
+        self.in_flight[row] = now
         return True
 
-    def ended(self, row_id: UUID) -> None:
-        self.in_flight.pop(row_id, None)
-        if self._alone is not None and self._alone == row_id:
+    def ended(self, row: Row) -> None:
+        self.in_flight.pop(row, None)
+        if self._alone is row:
             self._alone = None
         if self._waiting and not self.in_flight:
             waiting, self._waiting = self._waiting, {}
@@ -99,7 +100,7 @@ class Leaf:
 
     def open(self, now: float, more: frozenset[UUID]) -> bool:
         """The destination is away. True when that is news."""
-        news = self.breaker.open(now, self.in_flight.keys() | more)
+        news = self.breaker.open(now, {row.id for row in self.in_flight} | more)
         self._opened.set()
         self._changed(self)
         return news

@@ -180,7 +180,7 @@ class Outlet:
                 outcome = self._cut_off(worker, task)
                 cancelled = task.cancelling()
             began, now = now, time()
-            leaf.ended(row.id)
+            leaf.ended(row)
             settle(leaf, row, outcome, now - began, now)
             if cancelled:
                 return
@@ -215,7 +215,7 @@ class Outlet:
                 outcomes = [self._cut_off(worker, task)] * len(rows)
             ended = time()
             for row, outcome in zip(rows, outcomes, strict=True):
-                leaf.ended(row.id)
+                leaf.ended(row)
                 self._settle(leaf, row, outcome, ended - now, ended)
             if task.cancelling():
                 return
@@ -228,7 +228,7 @@ class Outlet:
             row = ready[0]
             if now >= row.expires:
                 self._give_back((ready.popleft(),), "too little of the lease was left to begin")
-            elif leaf.starts(row.id, now):
+            elif leaf.starts(row, now):
                 return ready.popleft()
             else:
                 leaf.when_free(self.poke)
@@ -295,5 +295,5 @@ class Outlet:
         )  # fmt: skip
         now, error = clock.now(), DispatchTimeout(f"the dispatcher ignored {what}")
         for row in worker.rows:
-            self.leaf.ended(row.id)
+            self.leaf.ended(row)
             self._settle(self.leaf, row, error, now - worker.since, now)
