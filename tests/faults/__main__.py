@@ -4,10 +4,10 @@
                            [--kinds A,B] [--long [HOURS]] [--soak SECONDS] [--no-matrix] [--records FILE …]
                            [--json FILE] [--report FILE] [--plot FILE]
 
-Prints what happens as it happens and ends with one line of JSON. The exit code is 0 only when nothing was lost, made
-up, reordered, altered or written too late, every planned fault was felt, every row of the fault matrix has its proof,
-and the long form has reached its counts. With some of the kinds alone there is no matrix: it needs them all. Files are
-written after every run, so that what was found is kept.
+Prints what happens as it happens and ends with one line of JSON, also when something went wrong with the session
+itself. The exit code is 0 only when nothing was lost, made up, reordered, altered or written too late, every planned
+fault was felt, every row of the fault matrix has its proof, and the long form has reached its counts. With some of the
+kinds alone there is no matrix: it needs them all. Files are written after every run, so that what was found is kept.
 """
 
 from __future__ import annotations
@@ -105,17 +105,42 @@ class Session:
 
     def save(self) -> None:
         """Write the files that were asked for, as far as there is something to write."""
-        if self.arguments.json:
-            self.arguments.json.write_text(json.dumps(self.verdict()) + "\n", encoding="utf-8")
-        if self.arguments.report:
-            self.arguments.report.write_text("\n".join(self.told) + "\n", encoding="utf-8")
-        if self.arguments.plot:
-            self.arguments.plot.write_text(plot.plot(self.results), encoding="utf-8")
+        texts = {
+            "json": lambda: json.dumps(self.verdict()),
+            "report": lambda: "\n".join(self.told),
+            "plot": lambda: plot.plot(self.results).rstrip(),
+        }
+        for name, text in texts.items():
+            file: Path | None = getattr(self.arguments, name)
+            if file is not None:
+                file.write_text(text() + "\n", encoding="utf-8")
 
 
-async def main(arguments: argparse.Namespace) -> int:
+async def main(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Everything, in its order; what the last line says of it."""
     seed: int = arguments.seed if arguments.seed is not None else secrets.randbelow(1_000_000)
     session = Session(arguments, seed)
+    try:
+        await _everything(session)
+        session.finished = True
+    except Exception as error:
+        # An hour of verdicts is not to be lost because of what came after them.
+        session.problems.append(f"the session was broken off: {type(error).__name__}: {error}")
+        session.tell(session.problems[-1])
+    found = session.verdict()
+    for shortfall in found["counts_short"]:
+        session.tell(f"NOT REACHED {shortfall}")
+    try:
+        session.save()
+    except OSError as error:
+        session.problems.append(f"a file could not be written: {error}")
+        session.tell(session.problems[-1])
+        return session.verdict()
+    return found
+
+
+async def _everything(session: Session) -> None:
+    arguments, seed = session.arguments, session.seed
     for caution in cautions(arguments):
         session.tell(caution)
     for number, task in enumerate(tasks(arguments, seed)):
@@ -135,19 +160,12 @@ async def main(arguments: argparse.Namespace) -> int:
         try:
             session.proofs = await asyncio.to_thread(_prove, session)
         except Exception as error:
-            # An hour of verdicts is not to be lost because the tests of single rows took too long.
+            # The runs themselves came to their end, and may be shown.
             session.problems.append(f"the matrix was broken off: {type(error).__name__}: {error}")
             session.tell(session.problems[-1])
     session.tell(report.timeline(session.results))
     if session.proofs:
         session.tell(matrix.table(session.proofs))
-    session.finished = True
-    found = session.verdict()
-    for shortfall in found["counts_short"]:
-        session.tell(f"NOT REACHED {shortfall}")
-    session.save()
-    print(json.dumps(found))
-    return 0 if found["good"] else 1
 
 
 def has_matrix(arguments: argparse.Namespace) -> bool:
@@ -226,8 +244,14 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
         )
     if absent := [str(record) for record in arguments.records if not record.is_file()]:
         parser.error(f"no such records: {', '.join(absent)}; give files that pytest's --junitxml wrote")
+    files = [file for file in (arguments.json, arguments.report, arguments.plot) if file is not None]
+    if nowhere := [str(file) for file in files if not file.absolute().parent.is_dir()]:
+        parser.error(f"cannot be written: {', '.join(nowhere)}; make their folders first")
     return arguments
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(parsed())))
+    ended = asyncio.run(main(parsed()))
+    # Only now: whatever the event loop had to say at its own end has been said.
+    print(json.dumps(ended), flush=True)
+    sys.exit(0 if ended["good"] else 1)

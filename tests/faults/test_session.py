@@ -1,16 +1,112 @@
-"""A session says of what it was made."""
+"""A session ends with one whole line of JSON, whatever went wrong, and says of what it was made."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+import sys
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.faults import __main__ as session
 from tests.faults import page
+from tests.faults.classify import Verdict
+from tests.faults.plan import Plan
+from tests.faults.trial import Result
 from tests.revision import UNKNOWN, Revision, revision
+
+LAST_LINE = frozenset(
+    {
+        "committed", "delivered", "dead", "duplicates", "lost", "phantom", "reordered", "stale_writes_accepted",
+        "faults", "faults_by_kind", "seed", "commit", "dirty", "good", "finished",
+    }
+)  # fmt: skip
+LEFT_OPEN: list[AsyncGenerator[None, None]] = []
+CALM = ["--seed", "7", "--broker", "nats", "--mode", "ordered", "--no-matrix"]
+
+
+async def calm_run(plan: Plan, *_: Any) -> Result:
+    """A run that does nothing and is good."""
+    return Result(plan, 0.0, ended=1.0, verdict=Verdict(committed=1, delivered=1))
+
+
+async def ended(words: Sequence[str]) -> dict[str, Any]:
+    return await session.main(session.parsed(words))
+
+
+@pytest.mark.asyncio
+async def test_the_last_line_has_everything(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(session, "run", calm_run)
+    file = tmp_path / "run.json"
+    found = await ended([*CALM, "--json", str(file)])
+    assert found.keys() >= LAST_LINE
+    assert (found["seed"], found["committed"], found["good"], found["finished"]) == (7, 1, True, True)
+    saved = json.loads(file.read_text())
+    assert {**saved, "seconds": 0} == {**found, "seconds": 0}
+
+
+@pytest.mark.asyncio
+async def test_what_breaks_the_session_off_is_in_the_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> list[Any]:
+        raise TimeoutError("a suite took too long")
+
+    monkeypatch.setattr(session, "run", calm_run)
+    monkeypatch.setattr(session, "run_all", broken)
+    found = await ended([*CALM, "--long"])
+    assert found.keys() >= LAST_LINE
+    assert (found["good"], found["finished"], found["committed"]) == (False, False, 2)
+    assert found["problems"] == ["the session was broken off: TimeoutError: a suite took too long"]
+
+
+@pytest.mark.asyncio
+async def test_a_file_that_cannot_be_written_takes_no_last_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(session, "run", calm_run)
+    found = await ended([*CALM, "--json", str(tmp_path)])
+    assert found.keys() >= LAST_LINE
+    assert not found["good"]
+    with pytest.raises(SystemExit):
+        session.parsed([*CALM, "--json", str(tmp_path / "nowhere" / "run.json")])
+
+
+def test_it_is_printed_after_everything_else() -> None:
+    """By the module itself, with a run that only prints, to one stream with whatever else is said."""
+    program = (
+        "import runpy, sys; from tests.faults import trial, test_session;"
+        "trial.run = test_session.noisy_run; sys.argv[1:] = test_session.CALM;"
+        "runpy.run_module('tests.faults', run_name='__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=page.REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    *before, last = done.stdout.splitlines()
+    assert done.returncode == 0, done.stdout
+    assert json.loads(last).keys() >= LAST_LINE
+    assert any("loop is closed" in line for line in before)
+
+
+async def noisy_run(plan: Plan, *given: Any) -> Result:
+    """One that leaves something to be said when the event loop ends."""
+    LEFT_OPEN.append(speaks_last())
+    await anext(LEFT_OPEN[0])
+    return await calm_run(plan, *given)
+
+
+async def speaks_last() -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        print("before the loop is closed")
 
 
 def repository(folder: Path) -> Path:
