@@ -5,6 +5,7 @@
     writer_process    transactions with unique values per key, and a history of what was tried and what came of it
     relay_process     a real relay; it may be told to die, freeze or block at a named moment
     moments           those moments, and what happens at one of them
+    telling           what relays ask of the database and hand to the broker, by their own record
     consumer_process  what is read from the broker while it happens
     roles             the database role of each process, with the grants that the library prints
     brokers           a place to publish to, for each broker
@@ -13,7 +14,8 @@
     kinds             one function for each kind of fault: break, see that it was hit, heal
     nemesis           which fault comes when, from a seed
     aims              how often a fault is to be felt in a run, and what is lacking of that
-    classify          what became of every message, and whether a late write was accepted
+    classify          what became of every message
+    trail             whether a write was accepted under a lease that was not its own
     matrix            the rows of the fault matrix and where each is proven
     stops             how long relays took to stop
     trial             one run from its first message to its verdict

@@ -21,6 +21,7 @@ GRANT SELECT, INSERT, UPDATE ON faults_counter TO faults_writer;
 CREATE TABLE faults_trail (
     number    bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     event_id  uuid        NOT NULL,
+    row_id    uuid        NOT NULL,
     who       text        NOT NULL DEFAULT coalesce(nullif(current_setting('faults.relay', true), ''), session_user),
     role      text        NOT NULL DEFAULT session_user,
     was       text        NOT NULL,
@@ -56,9 +57,10 @@ $$;
 CREATE FUNCTION faults_record() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    INSERT INTO public.faults_trail (event_id, was, became, old_token, new_token, held, miscount)
+    INSERT INTO public.faults_trail (event_id, row_id, was, became, old_token, new_token, held, miscount)
     VALUES (
         OLD.event_id,
+        OLD.id,
         public.faults_state(OLD.published_at, OLD.dead_at, OLD.lock_token),
         public.faults_state(NEW.published_at, NEW.dead_at, NEW.lock_token),
         OLD.lock_token, NEW.lock_token, clock_timestamp() - OLD.locked_at,

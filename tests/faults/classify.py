@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.faults.telling import Told
+from tests.faults.trail import Step, stale_writes
+
 
 @dataclass(frozen=True, slots=True)
 class Committed:
@@ -30,33 +33,19 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """What happened to a message in the outbox table: who changed it, from what to what, and under which lease."""
-
-    event_id: str
-    who: str
-    was: str
-    became: str
-    old_token: str | None = None
-    new_token: str | None = None
-    held: float | None = None
-    """For how many seconds the old lease had been held."""
-    miscount: bool = False
-    """Whether attempts were charged or given back otherwise than they should be."""
-
-
-@dataclass(frozen=True, slots=True)
 class Evidence:
     """All that a run leaves behind.
 
     ``history`` has the writers' lines, ``ledger`` what was committed, ``states`` the end of each row of the table,
-    ``stored`` what the broker has in its order, read at the end, ``arrived`` what each consumer saw meanwhile.
+    ``trail`` what was done to them, ``told`` what relays say they asked for, ``stored`` what the broker has in its
+    order, read at the end, ``arrived`` what each consumer saw meanwhile.
     """
 
     history: Sequence[Mapping[str, Any]]
     ledger: Mapping[str, Committed]
     states: Mapping[str, str]
     trail: Sequence[Step]
+    told: Told
     stored: Sequence[Seen]
     arrived: Mapping[str, Sequence[Seen]]
 
@@ -133,7 +122,7 @@ def classify(evidence: Evidence, *, lock_ttl: float) -> Verdict:
     verdict.unseen = [event_id for event_id in times if any(event_id not in ids for ids in arrived.values())]
     published = {step.event_id for step in evidence.trail if step.became == "published"}
     verdict.untracked = [event_id for event_id in ledger if event_id in times and event_id not in published]
-    verdict.stale_writes_accepted = stale_writes(evidence.trail, lock_ttl)
+    verdict.stale_writes_accepted = stale_writes(evidence.trail, evidence.told, lock_ttl)
     verdict.miscounted = list(dict.fromkeys(step.event_id for step in evidence.trail if step.miscount))
     _outcomes(evidence.history, ledger, verdict)
     return verdict
@@ -200,37 +189,3 @@ def reordered(stored: Iterable[str], ledger: Mapping[str, Committed]) -> list[st
             wrong.append(event_id)
         highest[row.key] = max(row.place, highest.get(row.key, 0))
     return wrong
-
-
-def stale_writes(trail: Iterable[Step], lock_ttl: float) -> list[str]:
-    """Changes that were not the writer's to make.
-
-    A row without a lease can only be leased. A lease belongs to whoever took it: another may take it over, or bury its
-    message, only once its time is over. What is published or dead is changed by nobody. Each change of a row begins
-    where the one before it ended.
-    """
-    owners: dict[str | None, str] = {}
-    states: dict[str, str] = {}
-    stale: list[str] = []
-    for step in trail:
-        allowed = step.was == states.get(step.event_id, "pending") and _was_theirs(step, owners, lock_ttl)
-        if not allowed:
-            stale.append(step.event_id)
-        states[step.event_id] = step.became
-        if step.new_token is not None and step.new_token != step.old_token:
-            owners[step.new_token] = step.who
-    return stale
-
-
-def _was_theirs(step: Step, owners: Mapping[str | None, str], lock_ttl: float) -> bool:
-    fresh = (
-        owners.get(step.new_token, step.who) == step.who
-    )  # one token is of one claim, of as many rows as it took
-    if step.was == "pending":
-        return step.became == "leased" and fresh
-    if step.was != "leased":
-        return False
-    lapsed = step.held is not None and step.held >= lock_ttl
-    if step.became == "leased":
-        return lapsed and fresh
-    return owners.get(step.old_token) == step.who or (step.became == "dead" and lapsed)

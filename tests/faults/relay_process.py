@@ -25,10 +25,10 @@ from outbox_core.observer import Claimed, Dispatched, Event, Failed, LeaseLost, 
 from outbox_core.relay import Relay
 from outbox_core.relay.settings import RelaySettings
 from outbox_core.store import Store
-from outbox_core.stores.postgres.store import PostgresStore
 from tests.faults import brokers
 from tests.faults.moments import Moments, WatchedStore
 from tests.faults.plan import TABLE
+from tests.faults.telling import Account, TellingStore
 from tests.integration.relay.journal import Journal
 
 RETRY_SECONDS = 0.5
@@ -64,15 +64,20 @@ class Witness:
         self._journal.write("event", name=kind, relay=self._name, **details)
 
 
-def dispatcher(orders: dict[str, Any], moments: Moments) -> Any:
-    """The adapter as it is, with the moments around a window."""
+def dispatcher(orders: dict[str, Any], moments: Moments, account: Account) -> Any:
+    """The adapter as it is, with the moments around a window, and a record of what it is given."""
     adapter = brokers.dispatcher(orders["broker"], orders["address"], orders["settings"]["dispatch_timeout"])
     window = adapter.dispatch_many
 
     async def dispatch_many(
         messages: Sequence[DispatchedMessage], /, *, deadline: float
     ) -> Sequence[Outcome]:
-        return await moments.around("dispatch", lambda: window(messages, deadline=deadline))
+        async def send() -> Sequence[Outcome]:
+            account.sends(message.meta.event_id for message in messages)
+            outcomes: Sequence[Outcome] = await window(messages, deadline=deadline)
+            return outcomes
+
+        return await moments.around("dispatch", send)
 
     adapter.dispatch_many = dispatch_many
     return adapter
@@ -114,11 +119,13 @@ async def main(orders: dict[str, Any]) -> None:
     settings = RelaySettings(**orders["settings"])
     moments = Moments(journal, orders["name"], settings.lock_ttl + BLOCK_MORE_SECONDS)
     vitals = Vitals(journal, orders["name"], moments)
+    account = Account(Journal(Path(orders["account"])), orders["name"])
 
     def store() -> Store:
         opened = WatchedStore(
-            PostgresStore(
+            TellingStore(
                 orders["dsn"],
+                account,
                 timeout=settings.database_timeout,
                 takeover=settings.takeover,
                 name=f"outbox:public.{TABLE}",
@@ -137,7 +144,7 @@ async def main(orders: dict[str, Any]) -> None:
     relay = Relay(
         store,
         table=TABLE,
-        dispatcher=dispatcher(orders, moments),
+        dispatcher=dispatcher(orders, moments, account),
         observers=[witness],
         cleaner=CleanerSettings(**orders["cleaner"]),
         **orders["settings"],

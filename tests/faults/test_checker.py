@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.faults.classify import Committed, Evidence, Seen, Step, Verdict, classify
+from tests.faults.classify import Committed, Evidence, Seen, Verdict, classify
 from tests.faults.kinds import KINDS
 from tests.faults.matrix import Fate, Ran, exists, judge, latest, read_results, wanted
 from tests.faults.plan import BROKERS, Broker, Plan
 from tests.faults.processes import Place
 from tests.faults.rows import ROWS, Row
+from tests.faults.telling import Claimed, Presented, Told
+from tests.faults.trail import ENDED_BY, Step
 from tests.faults.trial import Result
 
 TTL = 5.0
-LEASED = Step("a1", "r0", "pending", "leased", None, "t1")
-PUBLISHED = Step("a1", "r0", "leased", "published", "t1", None, 0.1)
-OTHERS = [replace(step, event_id=event_id) for event_id in ("a2", "a3", "u1") for step in (LEASED, PUBLISHED)]
+LEASED = Step("a1", "r0", "pending", "leased", None, "t1", row="a1")
+PUBLISHED = Step("a1", "r0", "leased", "published", "t1", None, 0.1, row="a1")
+OTHERS = [
+    replace(step, event_id=event_id, row=event_id)
+    for event_id in ("a2", "a3", "u1")
+    for step in (LEASED, PUBLISHED)
+]
 """What became of the other messages that were delivered."""
+
+
+def honest(trail: Sequence[Step]) -> Told:
+    """What relays tell that did what the trail says, and meant to."""
+    claims = {
+        step.new_token: Claimed(step.who, 0.0) for step in reversed(trail) if step.new_token is not None
+    }
+    presented = [
+        Presented(step.who, ENDED_BY[step.became][0], step.row, step.old_token, 0.0)
+        for step in trail
+        if step.ends_a_lease and step.old_token is not None
+    ]
+    return Told(claims, presented)
 
 
 def line(kind: str, kept: str = "", back: str = "", at: float = 1.0) -> dict[str, Any]:
@@ -45,12 +65,15 @@ GOOD = Evidence(
     },
     states={"a1": "published", "a2": "published", "a3": "published", "u1": "published", "p1": "dead"},
     trail=[LEASED, PUBLISHED, *OTHERS],
+    told=honest([LEASED, PUBLISHED, *OTHERS]),
     stored=seen("a1 u1 a2 a1 a3"),
     arrived={"live": seen("a1 u1 a2 a1 a3"), "group": seen("a1 a2 u1 a3")},
 )  # fmt: skip
 
 
 def judged(**changes: Any) -> Verdict:
+    if "trail" in changes:
+        changes = {"told": honest(changes["trail"]), **changes}
     return classify(replace(GOOD, **changes), lock_ttl=TTL)
 
 
@@ -109,55 +132,6 @@ def test_a_database_that_forgets_or_makes_up_commits_is_found(changes: dict[str,
     verdict = judged(**changes)
     assert len(verdict.broken_commits) == 1
     assert not verdict.good
-
-
-TAKEN = Step("a1", "r1", "leased", "leased", "t1", "t2", 6.0)
-
-
-@pytest.mark.parametrize(
-    "trail",
-    [
-        pytest.param([LEASED, replace(PUBLISHED, who="r1")], id="another's lease is completed"),
-        pytest.param([LEASED, TAKEN, replace(PUBLISHED, old_token="t2")], id="the old owner completes"),
-        pytest.param([LEASED, replace(TAKEN, held=1.0)], id="a lease is taken too early"),
-        pytest.param([LEASED, Step("a1", "r1", "leased", "pending", "t1", None, 9.0)], id="another releases"),
-        pytest.param([LEASED, Step("a1", "r1", "leased", "dead", "t1", None, 1.0)], id="buried too early"),
-        pytest.param([LEASED, PUBLISHED, Step("a1", "r0", "published", "published")], id="published twice"),
-        pytest.param(
-            [
-                LEASED,
-                Step("a1", "r0", "leased", "dead", "t1"),
-                Step("a1", "r0", "dead", "leased", None, "t3"),
-            ],
-            id="the dead is claimed",
-        ),
-        pytest.param(
-            [LEASED, replace(PUBLISHED, became="pending"), Step("a1", "r1", "pending", "published")],
-            id="what was given back is completed",
-        ),
-        pytest.param([Step("a1", "r1", "pending", "dead")], id="buried without a lease"),
-        pytest.param([LEASED, Step("a1", "r1", "leased", "leased", "t1", "t1", 1.0)], id="a lease is edited"),
-        pytest.param([LEASED, replace(LEASED, new_token="t2")], id="leased while it is leased"),
-        pytest.param([LEASED, replace(LEASED, event_id="a2", who="r1")], id="one token for two owners"),
-    ],
-)
-def test_a_stale_write_that_was_accepted_is_found(trail: list[Step]) -> None:
-    verdict = judged(trail=trail)
-    assert len(verdict.stale_writes_accepted) == 1
-    assert not verdict.good
-
-
-@pytest.mark.parametrize(
-    "trail",
-    [
-        [LEASED, TAKEN, replace(PUBLISHED, who="r1", old_token="t2")],
-        [LEASED, Step("a1", "r1", "leased", "dead", "t1", None, 6.0)],
-        [LEASED, Step("a1", "r0", "leased", "pending", "t1", None, 0.1)],
-        [LEASED, replace(PUBLISHED, held=9.0)],
-    ],
-)
-def test_what_an_owner_may_do_is_not_stale(trail: list[Step]) -> None:
-    assert judged(trail=trail).stale_writes_accepted == []
 
 
 def test_the_matrix_has_every_row_and_names_only_what_exists() -> None:

@@ -13,7 +13,7 @@ import pytest
 from outbox_core import headers as wire
 from outbox_core.message import Message
 from tests.faults import counts
-from tests.faults.classify import FAILURES, Committed, Seen, Step, Verdict
+from tests.faults.classify import FAILURES, Committed, Seen, Verdict
 from tests.faults.content import NAMELESS, digest_of, of_message, of_record
 from tests.faults.kinds.process import LEADER_POINTS, POINTS
 from tests.faults.matrix import Proof
@@ -26,6 +26,7 @@ from tests.faults.stops import LIMIT_SECONDS, Stop, stops
 from tests.faults.suites import Done, Suite, counted, suites
 from tests.faults.summary import summary
 from tests.faults.test_checker import GOOD, LEASED, OTHERS, PUBLISHED, judged, seen
+from tests.faults.trail import Step
 from tests.faults.trial import Result
 
 TABLE = "public.faults_outbox"

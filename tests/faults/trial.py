@@ -10,18 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.faults import readers, roles, soak
-from tests.faults.classify import Committed, Evidence, Seen, Step, Verdict, classify
+from tests.faults import readers, roles, soak, telling
+from tests.faults.classify import Committed, Evidence, Seen, Verdict, classify
 from tests.faults.nemesis import Deed, lacking, rage
 from tests.faults.plan import TABLE, Plan
 from tests.faults.stops import Stop, stops
+from tests.faults.trail import Step
 from tests.faults.world import EXIT_SECONDS, World, opened
 
 CATCH_UP_SECONDS = 45.0
 RUN_SECONDS = 3600.0
 """How much longer than its plan says a run may take before it is given up."""
 _STATES = f"SELECT event_id, faults_state(published_at, dead_at, lock_token) AS state FROM {TABLE}"  # noqa: S608
-_TRAIL = "SELECT *, extract(epoch FROM held)::float8 AS held_seconds FROM faults_trail ORDER BY number"
+TRAIL = "SELECT *, extract(epoch FROM held)::float8 AS held_seconds FROM faults_trail ORDER BY number"
 
 
 @dataclass(slots=True)
@@ -135,7 +136,7 @@ async def _gather(world: World, result: Result) -> Evidence:
             str(row["event_id"]): Committed(row["key"], row["place"], row["poison"], row["content"])
             for row in await admin.fetch("SELECT * FROM faults_ledger")
         }
-        trail = [_step(row) for row in await admin.fetch(_TRAIL)]
+        trail = [step_of(row) for row in await admin.fetch(TRAIL)]
         # Of what was cleaned away, the trail has the end.
         states = {step.event_id: step.became for step in trail}
         states |= {str(row["event_id"]): str(row["state"]) for row in await admin.fetch(_STATES)}
@@ -146,7 +147,8 @@ async def _gather(world: World, result: Result) -> Evidence:
     ]
     arrived = await _arrivals(world, {seen.event_id for seen in stored})
     result.late_writes_refused = len(world.events.since(0, "LeaseLost"))
-    return Evidence(world.history.lines(), ledger, states, trail, stored, arrived)
+    told = telling.read(world.asked.lines(), world.events.lines())
+    return Evidence(world.history.lines(), ledger, states, trail, told, stored, arrived)
 
 
 async def _arrivals(world: World, stored: set[str]) -> dict[str, list[Seen]]:
@@ -168,7 +170,7 @@ async def _arrivals(world: World, stored: set[str]) -> dict[str, list[Seen]]:
     return arrived
 
 
-def _step(row: Any) -> Step:
+def step_of(row: Any) -> Step:
     return Step(
         event_id=str(row["event_id"]),
         who=row["who"],
@@ -178,4 +180,5 @@ def _step(row: Any) -> Step:
         new_token=None if row["new_token"] is None else str(row["new_token"]),
         held=row["held_seconds"],
         miscount=row["miscount"],
+        row=str(row["row_id"]),
     )

@@ -54,6 +54,8 @@ class World:
     events: Tail
     history: Tail
     arrivals: Tail
+    asked: Tail
+    """What relays asked of the database and handed to the broker."""
     points: list[str] = field(default_factory=list[str])
     """Moments at which a relay is still to die; refilled when all had their turn."""
     visited: Counter[str] = field(default_factory=Counter[str])
@@ -174,11 +176,14 @@ async def _build(plan: Plan, services: Services, stack: AsyncExitStack) -> World
     folder = services.run.folder_for("faults")
     library = await asyncio.to_thread(shim, folder)
     clocks = [Clock(library, folder / f"clock-{number}") for number in range(plan.relays)]
-    events, history, arrivals = (folder / f"{name}.jsonl" for name in ("events", "history", "arrivals"))
+    events, history, arrivals, asked = (
+        folder / f"{name}.jsonl" for name in ("events", "history", "arrivals", "asked")
+    )
     relay_orders = {
         "broker": plan.broker,
         "address": _through(broker.address, broker_proxy.port),
         "journal": str(events),
+        "account": str(asked),
         "settings": plan.settings,
         "cleaner": plan.cleaner,
         "grace": GRACE,
@@ -240,6 +245,7 @@ async def _build(plan: Plan, services: Services, stack: AsyncExitStack) -> World
         events=Tail(events),
         history=Tail(history),
         arrivals=Tail(arrivals),
+        asked=Tail(asked),
     )
 
 

@@ -1,0 +1,157 @@
+"""What a relay asks of the database and hands to the broker, by its own record, and that record read back.
+
+The database's trail knows under which lease a row was when it changed, and who changed it. Which lease the relay meant
+is known here alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from outbox_core.store import Claim, Failure, KeyId, Row
+from outbox_core.stores.postgres.store import PostgresStore
+from outbox_core.table import TableName
+from tests.integration.relay.journal import Journal
+
+Lease = tuple[UUID, UUID]
+"""A row and the token that is presented for it."""
+
+
+class Account:
+    """The record of one relay process. Each line is written before what it tells of is done."""
+
+    def __init__(self, journal: Journal, relay: str) -> None:
+        self._journal = journal
+        self._relay = relay
+        self._numbers = itertools.count()
+
+    def claims(self, token: UUID) -> None:
+        self._journal.write("claim", relay=self._relay, token=str(token))
+
+    def sends(self, events: Iterable[UUID]) -> None:
+        self._journal.write("send", relay=self._relay, ids=[str(event_id) for event_id in events])
+
+    def presents(self, write: str, leases: Mapping[UUID, Sequence[UUID]]) -> int:
+        """Rows by their tokens, no rows where all of a token are meant; a number, by which the answer is known."""
+        number = next(self._numbers)
+        shown = {str(token): [str(row) for row in rows] for token, rows in leases.items()}
+        self._journal.write("present", relay=self._relay, number=number, write=write, leases=shown)
+        return number
+
+    def hears(self, number: int, refused: Iterable[UUID]) -> None:
+        self._journal.write("answer", relay=self._relay, number=number, refused=[str(row) for row in refused])
+
+
+class TellingStore(PostgresStore):
+    """The store as it is, and a record of every token it is given. A write without an answer stays without one."""
+
+    def __init__(self, dsn: str, account: Account, **options: Any) -> None:
+        super().__init__(dsn, **options)
+        self._account = account
+
+    async def claim(self, table: TableName, claim: Claim) -> list[Row]:
+        if claim.limit:
+            self._account.claims(claim.token)
+        return await super().claim(table, claim)
+
+    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> list[Row]:
+        self._account.claims(claim.token)
+        return await super().follow(table, claim, keys)
+
+    async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
+        number = self._account.presents("undo", {claim.token: ()})
+        count = await super().undo(table, claim, keys)
+        self._account.hears(number, ())
+        return count
+
+    async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[UUID]:
+        return await self._told("publish", leases, super().publish(table, leases, delete=delete))
+
+    async def fail(self, table: TableName, failures: Sequence[Failure]) -> set[UUID]:
+        leases = [(failure.id, failure.token) for failure in failures]
+        return await self._told("fail", leases, super().fail(table, failures))
+
+    async def release(self, table: TableName, leases: Sequence[Lease], *, restamp: bool) -> set[UUID]:
+        return await self._told("release", leases, super().release(table, leases, restamp=restamp))
+
+    async def _told(self, write: str, leases: Sequence[Lease], work: Awaitable[set[UUID]]) -> set[UUID]:
+        if not leases:
+            return await work
+        by_token: dict[UUID, list[UUID]] = {}
+        for row, token in leases:
+            by_token.setdefault(token, []).append(row)
+        number = self._account.presents(write, by_token)
+        applied = await work
+        self._account.hears(number, [row for row, _ in leases if row not in applied])
+        return applied
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """Who sent a claim, and when. Times are of the monotonic clock."""
+
+    relay: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Presented:
+    """A write of one row under one token, or of all rows of a token: then ``row`` is None."""
+
+    relay: str
+    write: str
+    row: str | None
+    token: str
+    at: float
+    accepted: bool | None = True
+    """None where no answer came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What all relays told: claims by their tokens, how often each message was sent, and when each last spoke."""
+
+    claims: Mapping[str, Claimed] = field(default_factory=dict[str, Claimed])
+    presented: Sequence[Presented] = ()
+    sent: Mapping[str, int] = field(default_factory=dict[str, int])
+    last_words: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+def read(lines: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, Any]] = ()) -> Told:
+    """The record, and what relays told besides, of which only the times count."""
+    claims: dict[str, Claimed] = {}
+    sent: Counter[str] = Counter()
+    last_words: dict[str, float] = {}
+    asked: list[Mapping[str, Any]] = []
+    refused: dict[tuple[str, int], frozenset[str]] = {}
+    for line in lines:
+        relay, at = line["relay"], line["at"]
+        last_words[relay] = max(at, last_words.get(relay, at))
+        match line["kind"]:
+            case "claim":
+                claims[line["token"]] = Claimed(relay, at)
+            case "send":
+                sent.update(line["ids"])
+            case "present":
+                asked.append(line)
+            case _:
+                refused[relay, line["number"]] = frozenset(line["refused"])
+    for line in others:
+        if relay := line.get("relay"):
+            last_words[relay] = max(line["at"], last_words.get(relay, line["at"]))
+    presented = [
+        each for line in asked for each in _presented(line, refused.get((line["relay"], line["number"])))
+    ]
+    return Told(claims, presented, sent, last_words)
+
+
+def _presented(line: Mapping[str, Any], refused: frozenset[str] | None) -> Iterable[Presented]:
+    for token, rows in line["leases"].items():
+        for row in rows or (None,):
+            accepted = None if refused is None else row not in refused
+            yield Presented(line["relay"], line["write"], row, token, line["at"], accepted)
