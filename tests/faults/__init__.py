@@ -16,6 +16,7 @@
     aims              how often a fault is to be felt in a run, and what is lacking of that
     classify          what became of every message
     trail             whether a write was accepted under a lease that was not its own
+    repeats           whether a message was sent more than once without a fault that explains it
     matrix            the rows of the fault matrix and where each is proven
     stops             how long relays took to stop
     trial             one run from its first message to its verdict

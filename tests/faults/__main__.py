@@ -5,9 +5,10 @@
                            [--json FILE] [--report FILE] [--plot FILE]
 
 Prints what happens as it happens and ends with one line of JSON, also when something went wrong with the session
-itself. The exit code is 0 only when nothing was lost, made up, reordered, altered or written too late, every planned
-fault was felt, every row of the fault matrix has its proof, and the long form has reached its counts. With some of the
-kinds alone there is no matrix: it needs them all. Files are written after every run, so that what was found is kept.
+itself. The exit code is 0 only when nothing was lost, made up, reordered, altered, written too late or sent again
+without a reason, every planned fault was felt, every row of the fault matrix has its proof, and the long form has
+reached its counts. With some of the kinds alone there is no matrix: it needs them all. Files are written after every
+run, so that what was found is kept.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import json
 import secrets
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -105,7 +106,7 @@ class Session:
 
     def save(self) -> None:
         """Write the files that were asked for, as far as there is something to write."""
-        texts = {
+        texts: dict[str, Callable[[], str]] = {
             "json": lambda: json.dumps(self.verdict()),
             "report": lambda: "\n".join(self.told),
             "plot": lambda: plot.plot(self.results).rstrip(),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.faults.repeats import Broken, repeats
 from tests.faults.telling import Told
 from tests.faults.trail import Step, stale_writes
 
@@ -38,7 +39,7 @@ class Evidence:
 
     ``history`` has the writers' lines, ``ledger`` what was committed, ``states`` the end of each row of the table,
     ``trail`` what was done to them, ``told`` what relays say they asked for, ``stored`` what the broker has in its
-    order, read at the end, ``arrived`` what each consumer saw meanwhile.
+    order, read at the end, ``arrived`` what each consumer saw meanwhile, ``broken`` what the nemesis did.
     """
 
     history: Sequence[Mapping[str, Any]]
@@ -48,6 +49,7 @@ class Evidence:
     told: Told
     stored: Sequence[Seen]
     arrived: Mapping[str, Sequence[Seen]]
+    broken: Sequence[Broken] = ()
 
 
 @dataclass(slots=True)
@@ -59,6 +61,12 @@ class Verdict:
     dead: list[str] = field(default_factory=list[str])
     dead_unplanned: list[str] = field(default_factory=list[str])
     duplicates: int = 0
+    duplicates_allowed: int = 0
+    """As many as the faults of the run explain, and a stall of the machine."""
+    unexplained: list[str] = field(default_factory=list[str])
+    """Sent again without a fault that explains it."""
+    repeated: list[str] = field(default_factory=list[str])
+    """The same, where they are more than a stall of the machine explains."""
     lost: list[str] = field(default_factory=list[str])
     phantom: list[str] = field(default_factory=list[str])
     reordered: list[str] = field(default_factory=list[str])
@@ -93,13 +101,13 @@ class Verdict:
 
 FAILURES = (
     "lost", "phantom", "reordered", "stale_writes_accepted", "dead_unplanned", "broken_commits", "altered",
-    "split_keys", "delivered_poison", "miscounted", "unseen", "untracked",
+    "split_keys", "delivered_poison", "miscounted", "unseen", "untracked", "repeated",
 )  # fmt: skip
 """The lists of a verdict of which each must be empty."""
 
 
-def classify(evidence: Evidence, *, lock_ttl: float) -> Verdict:
-    """Every id that anybody mentioned, in one place or another."""
+def classify(evidence: Evidence, *, lock_ttl: float, stalls: int = 0) -> Verdict:
+    """Every id that anybody mentioned, in one place or another. ``stalls`` are repetitions that need no fault."""
     verdict, ledger = Verdict(), evidence.ledger
     order = [seen.event_id for seen in evidence.stored]
     times = Counter(order)
@@ -123,6 +131,10 @@ def classify(evidence: Evidence, *, lock_ttl: float) -> Verdict:
     published = {step.event_id for step in evidence.trail if step.became == "published"}
     verdict.untracked = [event_id for event_id in ledger if event_id in times and event_id not in published]
     verdict.stale_writes_accepted = stale_writes(evidence.trail, evidence.told, lock_ttl)
+    again = repeats(evidence.trail, evidence.told, times, evidence.broken)
+    verdict.duplicates_allowed = again.excused + stalls
+    verdict.unexplained = [*again.unexplained]
+    verdict.repeated = verdict.unexplained if len(verdict.unexplained) > stalls else []
     verdict.miscounted = list(dict.fromkeys(step.event_id for step in evidence.trail if step.miscount))
     _outcomes(evidence.history, ledger, verdict)
     return verdict

@@ -73,8 +73,12 @@ def dispatcher(orders: dict[str, Any], moments: Moments, account: Account) -> An
         messages: Sequence[DispatchedMessage], /, *, deadline: float
     ) -> Sequence[Outcome]:
         async def send() -> Sequence[Outcome]:
-            account.sends(message.meta.event_id for message in messages)
+            ids = [message.meta.event_id for message in messages]
+            number = account.sends(ids)
             outcomes: Sequence[Outcome] = await window(messages, deadline=deadline)
+            account.acknowledged(
+                number, [each for each, outcome in zip(ids, outcomes, strict=True) if outcome is not None]
+            )
             return outcomes
 
         return await moments.around("dispatch", send)

@@ -21,6 +21,8 @@ def figures(result: Result) -> dict[str, int | str]:
         "dead, as planned": len(verdict.dead) - len(verdict.dead_unplanned),
         "dead, not as planned": len(verdict.dead_unplanned),
         "duplicates": verdict.duplicates,
+        "duplicates, at most": verdict.duplicates_allowed,
+        "sent again, unexplained": len(verdict.unexplained),
         "lost": len(verdict.lost),
         "phantom": len(verdict.phantom),
         "reordered": len(verdict.reordered) if result.plan.ordered else "not promised",

@@ -38,6 +38,8 @@ def summary(
         "delivered": sum(verdict.delivered for verdict in verdicts),
         "dead": sum(len(verdict.dead) for verdict in verdicts),
         "duplicates": sum(verdict.duplicates for verdict in verdicts),
+        "duplicates_allowed": sum(verdict.duplicates_allowed for verdict in verdicts),
+        "sent_again_unexplained": sum(len(verdict.unexplained) for verdict in verdicts),
         **{name: sum(len(getattr(verdict, name)) for verdict in verdicts) for name in FAILURES},
         "faults": by_kind.total(),
         "faults_not_felt": sum(not deed.hit for result in results for deed in result.deeds),

@@ -33,8 +33,17 @@ class Account:
     def claims(self, token: UUID) -> None:
         self._journal.write("claim", relay=self._relay, token=str(token))
 
-    def sends(self, events: Iterable[UUID]) -> None:
-        self._journal.write("send", relay=self._relay, ids=[str(event_id) for event_id in events])
+    def sends(self, events: Iterable[UUID]) -> int:
+        """Messages that are handed to the dispatcher; a number, by which the outcome is known."""
+        number, ids = next(self._numbers), [str(event_id) for event_id in events]
+        self._journal.write("send", relay=self._relay, number=number, ids=ids)
+        return number
+
+    def acknowledged(self, number: int, failed: Iterable[UUID]) -> None:
+        """All of them but those that failed."""
+        self._journal.write(
+            "ack", relay=self._relay, number=number, failed=[str(event_id) for event_id in failed]
+        )
 
     def presents(self, write: str, leases: Mapping[UUID, Sequence[UUID]]) -> int:
         """Rows by their tokens, no rows where all of a token are meant; a number, by which the answer is known."""
@@ -92,8 +101,8 @@ class TellingStore(PostgresStore):
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
-    """Who sent a claim, and when. Times are of the monotonic clock."""
+class Mark:
+    """Who did something, and when. Times are of the monotonic clock."""
 
     relay: str
     at: float
@@ -114,40 +123,53 @@ class Presented:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What all relays told: claims by their tokens, how often each message was sent, and when each last spoke."""
+    """What all relays told: claims by their tokens, how often each message was sent, when the broker acknowledged it,
+    and when each relay last spoke."""
 
-    claims: Mapping[str, Claimed] = field(default_factory=dict[str, Claimed])
+    claims: Mapping[str, Mark] = field(default_factory=dict[str, Mark])
     presented: Sequence[Presented] = ()
     sent: Mapping[str, int] = field(default_factory=dict[str, int])
+    acknowledged: Mapping[str, Sequence[Mark]] = field(default_factory=dict[str, Sequence[Mark]])
     last_words: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
-def read(lines: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, Any]] = ()) -> Told:
+def read(lines: Sequence[Mapping[str, Any]], others: Iterable[Mapping[str, Any]] = ()) -> Told:
     """The record, and what relays told besides, of which only the times count."""
-    claims: dict[str, Claimed] = {}
-    sent: Counter[str] = Counter()
-    last_words: dict[str, float] = {}
-    asked: list[Mapping[str, Any]] = []
-    refused: dict[tuple[str, int], frozenset[str]] = {}
+    by_kind: dict[str, list[Mapping[str, Any]]] = {}
     for line in lines:
-        relay, at = line["relay"], line["at"]
-        last_words[relay] = max(at, last_words.get(relay, at))
-        match line["kind"]:
-            case "claim":
-                claims[line["token"]] = Claimed(relay, at)
-            case "send":
-                sent.update(line["ids"])
-            case "present":
-                asked.append(line)
-            case _:
-                refused[relay, line["number"]] = frozenset(line["refused"])
-    for line in others:
+        by_kind.setdefault(line["kind"], []).append(line)
+    sent = by_kind.get("send", [])
+    refused = {
+        (line["relay"], line["number"]): frozenset(line["refused"]) for line in by_kind.get("answer", ())
+    }
+    last_words: dict[str, float] = {}
+    for line in (*lines, *others):
         if relay := line.get("relay"):
             last_words[relay] = max(line["at"], last_words.get(relay, line["at"]))
-    presented = [
-        each for line in asked for each in _presented(line, refused.get((line["relay"], line["number"])))
-    ]
-    return Told(claims, presented, sent, last_words)
+    return Told(
+        claims={line["token"]: Mark(line["relay"], line["at"]) for line in by_kind.get("claim", ())},
+        presented=[
+            each
+            for line in by_kind.get("present", ())
+            for each in _presented(line, refused.get((line["relay"], line["number"])))
+        ],
+        sent=Counter(event_id for line in sent for event_id in line["ids"]),
+        acknowledged=_acknowledged(sent, by_kind.get("ack", ())),
+        last_words=last_words,
+    )
+
+
+def _acknowledged(
+    sent: Iterable[Mapping[str, Any]], answers: Iterable[Mapping[str, Any]]
+) -> dict[str, list[Mark]]:
+    windows = {(line["relay"], line["number"]): line["ids"] for line in sent}
+    marks: dict[str, list[Mark]] = {}
+    for line in answers:
+        mark, failed = Mark(line["relay"], line["at"]), frozenset(line["failed"])
+        for event_id in windows.get((line["relay"], line["number"]), ()):
+            if event_id not in failed:
+                marks.setdefault(event_id, []).append(mark)
+    return marks
 
 
 def _presented(line: Mapping[str, Any], refused: frozenset[str] | None) -> Iterable[Presented]:

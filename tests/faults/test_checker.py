@@ -15,11 +15,12 @@ from tests.faults.matrix import Fate, Ran, exists, judge, latest, read_results, 
 from tests.faults.plan import BROKERS, Broker, Plan
 from tests.faults.processes import Place
 from tests.faults.rows import ROWS, Row
-from tests.faults.telling import Claimed, Presented, Told
+from tests.faults.telling import Mark, Presented, Told
 from tests.faults.trail import ENDED_BY, Step
 from tests.faults.trial import Result
 
 TTL = 5.0
+STALLS = 1
 LEASED = Step("a1", "r0", "pending", "leased", None, "t1", row="a1")
 PUBLISHED = Step("a1", "r0", "leased", "published", "t1", None, 0.1, row="a1")
 OTHERS = [
@@ -32,9 +33,7 @@ OTHERS = [
 
 def honest(trail: Sequence[Step]) -> Told:
     """What relays tell that did what the trail says, and meant to."""
-    claims = {
-        step.new_token: Claimed(step.who, 0.0) for step in reversed(trail) if step.new_token is not None
-    }
+    claims = {step.new_token: Mark(step.who, 0.0) for step in reversed(trail) if step.new_token is not None}
     presented = [
         Presented(step.who, ENDED_BY[step.became][0], step.row, step.old_token, 0.0)
         for step in trail
@@ -74,7 +73,7 @@ GOOD = Evidence(
 def judged(**changes: Any) -> Verdict:
     if "trail" in changes:
         changes = {"told": honest(changes["trail"]), **changes}
-    return classify(replace(GOOD, **changes), lock_ttl=TTL)
+    return classify(replace(GOOD, **changes), lock_ttl=TTL, stalls=STALLS)
 
 
 def test_a_good_run_is_counted() -> None:

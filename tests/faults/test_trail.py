@@ -14,11 +14,11 @@ import pytest_asyncio
 from outbox_core.message import Message
 from outbox_core.outbox import Outbox
 from outbox_core.store import Claim, Failure, Row
-from outbox_core.stores.postgres import store as postgres
+from outbox_core.stores.postgres.sql import query
 from outbox_core.table import TableName
 from tests.faults import roles, telling
 from tests.faults.plan import TABLE, TOPIC
-from tests.faults.telling import Account, Claimed, Presented, TellingStore, Told
+from tests.faults.telling import Account, Mark, Presented, TellingStore, Told
 from tests.faults.test_checker import GOOD, LEASED, OTHERS, PUBLISHED, TTL, honest, judged
 from tests.faults.trail import Step, stale_writes
 from tests.faults.trial import TRAIL, step_of
@@ -80,7 +80,7 @@ def test_what_an_owner_may_do_is_not_stale(trail: list[Step]) -> None:
 
 AGAIN = [LEASED, replace(TAKEN, who="r0"), replace(PUBLISHED, old_token="t2")]
 """One relay has leased a row twice, as one does that stood still meanwhile, and the row was then published by it."""
-CLAIMS = {"t1": Claimed("r0", 0.0), "t2": Claimed("r0", 6.0)}
+CLAIMS = {"t1": Mark("r0", 0.0), "t2": Mark("r0", 6.0)}
 FIRST = Presented("r0", "publish", "a1", "t1", 6.0)
 SECOND = Presented("r0", "publish", "a1", "t2", 6.5)
 
@@ -124,8 +124,8 @@ def test_what_is_undone_is_undone_by_its_token_alone(became: str) -> None:
     assert judged(trail=trail, told=told).stale_writes_accepted == ["a1"]
 
 
-@pytest.mark.parametrize("claims", [{}, {"t1": Claimed("r1", 0.0)}])
-def test_a_lease_under_a_token_of_no_claim_of_its_relay_is_stale(claims: dict[str, Claimed]) -> None:
+@pytest.mark.parametrize("claims", [{}, {"t1": Mark("r1", 0.0)}])
+def test_a_lease_under_a_token_of_no_claim_of_its_relay_is_stale(claims: dict[str, Mark]) -> None:
     told = replace(honest(GOOD.trail), claims=claims)
     assert set(judged(told=told).stale_writes_accepted) == {"a1", "a2", "a3", "u1"}
 
@@ -190,14 +190,13 @@ async def test_the_real_trail_and_a_real_store_agree(scene: Scene) -> None:
 async def test_a_store_that_believes_an_old_token_of_the_same_relay_is_found_out(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest_query = postgres.query
     fence = " AND message.lock_token = done.token"
 
     def unfenced(name: str, table: TableName) -> str:
-        return honest_query(name, table).replace(fence, "")
+        return query(name, table).replace(fence, "")
 
-    assert fence in honest_query("publish", OUTBOX)
-    monkeypatch.setattr(postgres, "query", unfenced)
+    assert fence in query("publish", OUTBOX)
+    monkeypatch.setattr("outbox_core.stores.postgres.store.query", unfenced)
     first = await scene.lease()
     await scene.lease(lock_ttl=0.0)
     assert await scene.publish(first) == {first.id}, "it was not believed"

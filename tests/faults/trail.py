@@ -110,13 +110,15 @@ def _was_asked_for(step: Step, told: Told, asked: Asked) -> bool:
     return step.ends_a_lease and asked.that_made(step) is not None
 
 
-def _done_elsewhere(trail: Iterable[Step], told: Told) -> list[str]:
+def _done_elsewhere(trail: Sequence[Step], told: Told) -> list[str]:
     """Messages of which a relay was told that its write is done, while no lease of its token was ended by it."""
-    ended = Counter((step.who, step.row, step.old_token) for step in trail if step.ends_a_lease)
-    accepted = Counter(
+    ended: Counter[tuple[str, str, str | None]] = Counter(
+        (step.who, step.row, step.old_token) for step in trail if step.ends_a_lease
+    )
+    accepted: Counter[tuple[str, str, str | None]] = Counter(
         (each.relay, each.row, each.token)
         for each in told.presented
         if each.accepted and each.row is not None
     )
     events = {step.row: step.event_id for step in trail}
-    return [events.get(row or "", row or "") for _, row, _ in accepted - ended]
+    return [events.get(row, row) for _, row, _ in accepted - ended]

@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.faults import readers, roles, soak, telling
+from outbox_core.relay.settings import RelaySettings
+from tests.faults import readers, repeats, roles, soak, telling
 from tests.faults.classify import Committed, Evidence, Seen, Verdict, classify
 from tests.faults.nemesis import Deed, lacking, rage
 from tests.faults.plan import TABLE, Plan
+from tests.faults.repeats import Broken
 from tests.faults.stops import Stop, stops
 from tests.faults.trail import Step
 from tests.faults.world import EXIT_SECONDS, World, opened
@@ -105,7 +107,11 @@ async def _run(
         ]
         await _quiet_end(world, result)
         evidence = await _gather(world, result)
-        result.verdict = classify(evidence, lock_ttl=plan.settings["lock_ttl"])
+        result.verdict = classify(
+            evidence,
+            lock_ttl=plan.settings["lock_ttl"],
+            stalls=repeats.stalls(time.monotonic() - result.began, RelaySettings(**plan.settings).batch_size),
+        )
         result.committed_at = [line["at"] for line in evidence.history if line["kind"] == "ok"]
         result.arrived_at = [seen.at for seen in next(iter(evidence.arrived.values()), ())]
         result.ended = time.monotonic()
@@ -148,7 +154,21 @@ async def _gather(world: World, result: Result) -> Evidence:
     arrived = await _arrivals(world, {seen.event_id for seen in stored})
     result.late_writes_refused = len(world.events.since(0, "LeaseLost"))
     told = telling.read(world.asked.lines(), world.events.lines())
-    return Evidence(world.history.lines(), ledger, states, trail, told, stored, arrived)
+    broken = broken_by(result)
+    return Evidence(world.history.lines(), ledger, states, trail, told, stored, arrived, broken)
+
+
+def broken_by(result: Result) -> list[Broken]:
+    """What was broken when. It is over a moment after one relay works again: in that the others try again, too."""
+    after = result.plan.settings["backoff_cap"]
+    started = Broken(repeats.STARTING, 0.0, result.began + after)
+    return [
+        started,
+        *(
+            Broken(deed.kind, deed.began, (deed.healed if deed.recovered is None else deed.recovered) + after)
+            for deed in result.deeds
+        ),
+    ]
 
 
 async def _arrivals(world: World, stored: set[str]) -> dict[str, list[Seen]]:
