@@ -30,6 +30,15 @@ async def leased(admin: Any, relay: str) -> int:
     return int(await admin.fetchval(_LEASED, relay))
 
 
+async def until_leased(admin: Any, relay: str, within: float) -> None:
+    """Wait until a relay process has leased something."""
+    deadline = time.monotonic() + within
+    while not await leased(admin, relay):
+        if time.monotonic() > deadline:
+            raise NotHit(f"{relay} leased nothing within {within:g} s")
+        await asyncio.sleep(0.02)
+
+
 async def until_free(admin: Any, relay: str, within: float) -> None:
     """Wait until everything that a relay process had leased is somebody else's, or done."""
     deadline = time.monotonic() + within

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from tests.faults.journal import NotHit
+from tests.faults.kinds.in_hand import until_leased
 from tests.faults.stops import Stop, stops
 from tests.faults.world import EXIT_SECONDS, World
 
@@ -27,15 +28,18 @@ async def stop_relay_cut_off(world: World) -> str:
     relay = await world.until_leader()
     await world.until_running()
     database, broker = world.proxy_of(relay), world.broker_proxy
-    broker.hold()
-    try:
-        await broker.wait_for(lambda proxy: proxy.requests.held > 0, within=FEEL_SECONDS)
-        database.hold()
-        began = time.monotonic()
-        code = await relay.terminate(EXIT_SECONDS)
-    finally:
-        broker.pass_through()
-        database.pass_through()
+    async with world.admin() as admin:
+        broker.hold()
+        try:
+            await broker.wait_for(lambda proxy: proxy.requests.held > 0, within=FEEL_SECONDS)
+            # What waits there may be another relay's.
+            await until_leased(admin, relay.name, FEEL_SECONDS)
+            database.hold()
+            began = time.monotonic()
+            code = await relay.terminate(EXIT_SECONDS)
+        finally:
+            broker.pass_through()
+            database.pass_through()
     name = relay.name
     relay.start()
     stop = in_time(world, name, code, began)
