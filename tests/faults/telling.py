@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from outbox_core.store import Claim, Failure, KeyId, Row
+from outbox_core.store import Claim, Failure, KeyId, Leased
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 from tests.integration.relay.journal import Journal
@@ -63,12 +63,12 @@ class TellingStore(PostgresStore):
         super().__init__(dsn, **options)
         self._account = account
 
-    async def claim(self, table: TableName, claim: Claim) -> list[Row]:
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
         if claim.limit:
             self._account.claims(claim.token)
         return await super().claim(table, claim)
 
-    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> list[Row]:
+    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
         self._account.claims(claim.token)
         return await super().follow(table, claim, keys)
 

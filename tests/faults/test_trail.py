@@ -144,7 +144,7 @@ class Scene:
     async def lease(self, lock_ttl: float = TTL) -> Row:
         """The one message; with 0 s, also when somebody has it."""
         claim = Claim(token=uuid4(), term=None, limit=1, max_bytes=1_000_000, lock_ttl=lock_ttl)
-        (row,) = await self.store.claim(OUTBOX, claim)
+        (row,) = (await self.store.claim(OUTBOX, claim)).rows()
         return row
 
     async def publish(self, row: Row) -> set[UUID]:
