@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 GROWTH: Final = 10
 """How many times ``batch_size`` a claim may ask for while a backlog lasts."""
-_AHEAD: Final = 2
-"""Claims' worth of rows that may be in hand when the next is sent: one is being dispatched, the other recorded."""
+_AHEAD: Final = 3
+"""Claims' worth of rows that may be in hand when the next is sent: one is being dispatched, the others recorded."""
 _LOOK_SECONDS: Final = 0.25
 _REVIEWED_KEYS: Final = 500
 _LAST_SEQUENCE: Final = 2**63 - 1

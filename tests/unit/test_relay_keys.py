@@ -86,6 +86,20 @@ def test_a_key_followed_to_its_end_is_free() -> None:
     assert keys.held() == []
 
 
+def test_a_followed_key_of_which_nothing_came_waits_for_its_first_message() -> None:
+    """It was followed a moment too early, or somebody put its message off."""
+    keys, first = Keys(), row(1)
+    admit(keys, first)
+    keys.failed(first, 10.0)
+    keys.resolved([first], 0.0)
+    assert keys.due(10.0, 100) == {(NIL, "k"): 1}
+    admit(keys, hidden=Predecessor(1, 3.0), followed={(NIL, "k"): 1}, now=10.0)
+    assert (keys.held(), keys.next_wake()) == ([(NIL, "k")], 13.0)
+    keys.due(13.0, 100)
+    admit(keys, followed={(NIL, "k"): 1}, now=13.0)
+    assert keys.held() == []
+
+
 def test_a_key_is_followed_on_when_its_claim_was_cut_short() -> None:
     keys, first = Keys(), row(1)
     admit(keys, first)
