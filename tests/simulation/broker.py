@@ -16,6 +16,7 @@ from outbox_core.errors import BrokerUnavailable, DispatchTimeout, PermanentErro
 from outbox_core.meta import DispatchedMessage
 from tests.simulation.loop import PROCESS
 from tests.simulation.record import Record
+from tests.simulation.sight import Sight
 
 FAULTS = (
     "error", "error", "error after", "retry after", "unavailable", "hang", "hang after", "slow", "slow",
@@ -43,9 +44,12 @@ class Broker:
     """Ends a process without warning."""
     admitted: Callable[[str, DispatchedMessage], None]
     """Checks that a process may dispatch a message now."""
+    sight: Sight
     ordered: bool
     deliveries: list[Delivery]
     """Of all brokers, in the order of arrival."""
+    latency: float = 0.05
+    """At most so many seconds pass until an answer comes, when all is well."""
     mode: str = "up"
     own_failures: Counter[tuple[str, UUID]] = field(default_factory=Counter)
     busy_keys: set[tuple[str, str, UUID, str]] = field(default_factory=set)
@@ -63,6 +67,7 @@ class Broker:
             self.busy_keys.add(key)
         try:
             await self._receive(process, message, json.loads(message.payload)["kind"])
+            self.sight.acknowledged(process, meta)
         finally:
             if key is not None:
                 self.busy_keys.discard(key)
@@ -75,7 +80,7 @@ class Broker:
     async def _receive(self, process: str, message: DispatchedMessage, kind: str) -> None:
         counts, random = self.record.counts, self.random
         fault = random.choice(FAULTS) if random.random() < self.fault_rate else ""
-        latency = random.uniform(0.001, 0.05)
+        latency = random.uniform(0.001, self.latency)
         fault = {"up": fault, "refusing": "unavailable", "silent": "hang"}[self.mode]
         fault = fault if kind == "fine" or self.mode != "up" else kind
         if fault:

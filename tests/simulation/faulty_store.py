@@ -17,6 +17,7 @@ from outbox_core.store import Claim, Election, Failure, KeyId, Leased, Predecess
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.table import TableName
 from tests.simulation.record import Record
+from tests.simulation.sight import Sight
 
 T = TypeVar("T")
 MAX_CLAIMS_PER_SECOND = 400
@@ -38,6 +39,7 @@ class FaultyStore:
         timeout: float,
         rate: float,
         shields: bool,
+        sight: Sight,
     ) -> None:
         self.inner = inner
         self.rate = rate
@@ -50,6 +52,7 @@ class FaultyStore:
         self._random = random
         self._timeout = timeout
         self._shields = shields
+        self._sight = sight
 
     async def call(self, name: str, operation: Callable[[], Awaitable[T]]) -> T:
         """One call, with whatever befalls it."""
@@ -126,6 +129,7 @@ class FaultyStore:
             term = self.inner.database.leadership(table).term
             if found.count and claim.term is not None and claim.term != term:
                 self._record.violated("O17", f"a claim in term {claim.term} took rows in term {term}")
+            self._sight.leased(table, self.inner.table(table), found.rows())
             if found.count:
                 self._record.say(f"{name} {table} {[row.message.meta.sequence for row in found.rows()]}")
             return found

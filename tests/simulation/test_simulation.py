@@ -20,6 +20,8 @@ SOMETIMES = (
     "stale write refused", "stale write against another's lease refused",
     "LeaseLost", "LeaderGained", "LeaderLost", "BreakerOpened", "BreakerClosed", "Dead",
     "delivered again",
+    "two open transactions of a key", "leased behind another", "committed behind a leased one",
+    "committed behind a published one", "arrived before one committed late",
 )  # fmt: skip
 """What a check of everything that can go wrong must have met: a fault that is never injected proves nothing."""
 

@@ -18,6 +18,7 @@ from tests.simulation.ordered import ordered_sets
 from tests.simulation.plan import CHAOS_SECONDS, plan_of
 from tests.simulation.process import Process
 from tests.simulation.record import Record
+from tests.simulation.sight import Sight
 from tests.simulation.writers import Writers
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
@@ -57,6 +58,7 @@ class World:
         self.tables = [TableName("public", f"table{n}_outbox") for n in range(self.plan.tables)]
         self.kept = {str(name): self.store.table(name) for name in self.tables}
         self.deliveries: list[Delivery] = []
+        self.sight = Sight(record, blocks=self.plan.settings["on_dead"] == "block")
         self.brokers = [
             Broker(
                 name,
@@ -65,12 +67,16 @@ class World:
                 self.plan.dispatch_faults,
                 self.crash,
                 self.may_dispatch,
+                self.sight,
                 self.plan.ordered,
                 self.deliveries,
+                latency=0.4 if self.plan.hasty else 0.05,
             )
             for name in ("first", "second")
         ]
-        self.writers = Writers(self.store, self.plan, self.tables, record, Random(f"writers {seed}"))
+        self.writers = Writers(
+            self.store, self.plan, self.tables, record, Random(f"writers {seed}"), self.sight
+        )
         self._seed = seed
         self._processes: dict[str, Process] = {}
         self._quiet = False
@@ -106,15 +112,18 @@ class World:
             process.kill()
 
     def may_dispatch(self, name: str, message: DispatchedMessage) -> None:
-        """No dispatch starts without a lease that is good for the whole of it."""
+        """No dispatch starts without a lease that is good for the whole of it, or out of order."""
         meta = message.meta
-        row = self.store.table(TableName.parse(meta.table)).rows.get(meta.event_id)
+        memory = self.store.table(TableName.parse(meta.table))
+        row = memory.rows.get(meta.event_id)
         needed = timedelta(seconds=self.plan.settings["dispatch_timeout"])
         ttl = timedelta(seconds=self.plan.settings["lock_ttl"])
         if row is None or row.lock_token not in self._processes[name].store.tokens or row.locked_at is None:
             self.record.violated("O8", f"{name} dispatches #{meta.sequence} without a lease")
         elif row.locked_at + ttl < self._database_time() + needed:
             self.record.violated("O8", f"{name} dispatches #{meta.sequence} with too short a lease")
+        if row is not None and self.plan.ordered:
+            self.sight.dispatched(name, memory, row, meta.table)
         if meta.attempts > self.plan.settings["max_attempts"]:
             self.record.violated("O9", f"#{meta.sequence} is dispatched in attempt {meta.attempts}")
 
@@ -134,6 +143,7 @@ class World:
             timeout=plan.settings["database_timeout"],
             rate=0.0 if self._quiet else plan.store_faults,
             shields=plan.shields,
+            sight=self.sight,
         )  # fmt: skip
         timeout = plan.settings["dispatch_timeout"]
         leaves = [
