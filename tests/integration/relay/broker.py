@@ -41,14 +41,16 @@ class Broker:
         }
         self._faults.reached("dispatch.before")
         self._journal.write("dispatch", **details)
-        await self._behave(meta.topic)
+        await self._behave(meta.topic, meta.attempts)
         if message.json() in self.refuses:
             raise ValueError(REFUSED)
         self._journal.write("ack", **details)
         self._faults.reached("dispatch.acknowledged")
 
-    async def _behave(self, topic: str) -> None:
+    async def _behave(self, topic: str, attempts: int) -> None:
         match topic:
+            case "hesitant" if attempts == 1:
+                raise ValueError(REFUSED)
             case "slow":
                 await asyncio.sleep(SLOW_SECONDS)
             case "held":

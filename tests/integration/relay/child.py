@@ -22,7 +22,8 @@ from tests.integration.relay.journal import Journal
 
 async def main(orders: dict[str, Any]) -> None:
     journal = Journal(Path(orders["journal"]))
-    faults = Faults(journal, orders["point"], orders["nth"], signal.Signals(orders["act"]))
+    act = signal.Signals(orders["act"])
+    faults = Faults(journal, orders["point"], orders["nth"], act, orders["loses"])
     settings = RelaySettings(**orders["settings"])
     tables: list[str] = orders["tables"]
 

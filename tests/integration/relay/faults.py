@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, cast
 
+from outbox_core.errors import StorageTimeout
 from outbox_core.store import Election, Store
 from outbox_core.table import TableName
 from tests.integration.relay.journal import Journal
@@ -23,15 +24,24 @@ _WRITES = ("claim", "follow", "publish", "fail", "release", "undo")
 
 
 class Faults:
-    """Does ``act`` when the ``nth`` time of a named moment comes, and writes that down first."""
+    """Does ``act`` when the ``nth`` time of a named moment comes, and writes that down first.
+
+    Of the step that it ``loses`` one answer gets lost, the first with rows, and that is written down too.
+    """
 
     def __init__(
-        self, journal: Journal, point: str = "", nth: int = 1, act: signal.Signals = signal.SIGKILL
+        self,
+        journal: Journal,
+        point: str = "",
+        nth: int = 1,
+        act: signal.Signals = signal.SIGKILL,
+        loses: str = "",
     ) -> None:
         self._journal = journal
         self._point = point
         self._nth = nth
         self._act = act
+        self._loses = loses
         self._seen: Counter[str] = Counter()
 
     def reached(self, point: str) -> None:
@@ -58,6 +68,10 @@ class Faults:
             result = await work()
         if counts or result:
             self.reached(f"{name}.after")
+        if result and name == self._loses:
+            self._loses = ""
+            self._journal.write("lost", step=name)
+            raise StorageTimeout(f"the answer to {name} was lost")
         return result
 
 

@@ -210,12 +210,14 @@ class Trial:
         dsn: str | None = None,
         tables: Sequence[str] = (TABLE,),
         stop_at: str = "",
+        loses: str = "",
         grace: float = 1.0,
         **settings: Any,
     ) -> AsyncIterator[Child]:
         """A relay in a process of its own, with a fault at a named moment. Gone when the block ends.
 
-        At the event ``stop_at`` it sends itself SIGTERM, as an operator would.
+        At the event ``stop_at`` it sends itself SIGTERM, as an operator would. Of the step that it ``loses`` the first
+        answer with rows never arrives.
         """
         orders = {
             "dsn": dsn or self.dsn,
@@ -225,6 +227,7 @@ class Trial:
             "nth": nth,
             "act": int(act),
             "stop_at": stop_at,
+            "loses": loses,
             "grace": grace,
             "settings": QUICK | settings,
         }
