@@ -23,6 +23,9 @@ FAULTS = (
     "permanent",
     "ack then crash", "own cancellation",
 )  # fmt: skip
+QUICK = 0.05
+LEISURELY = 0.4
+"""Long enough for messages to be written and claimed while an earlier one of their key is being dispatched."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,8 @@ class Broker:
     ordered: bool
     deliveries: list[Delivery]
     """Of all brokers, in the order of arrival."""
-    latency: float = 0.05
-    """At most so many seconds pass until an answer comes, when all is well."""
+    latency: float = QUICK
+    """At most so many seconds pass until an answer comes."""
     mode: str = "up"
     own_failures: Counter[tuple[str, UUID]] = field(default_factory=Counter)
     busy_keys: set[tuple[str, str, UUID, str]] = field(default_factory=set)

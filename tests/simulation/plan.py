@@ -28,7 +28,7 @@ class Plan:
     """Whether a message is there that kills whoever dispatches it."""
     hasty: bool
     """Whether some writers do not wait for others of the same key, so that what was written first may be committed
-    last. Only of even seeds: the runs of odd ones stay what they were when they found something."""
+    last. Of even seeds only: the runs of odd ones are what they were when they found something."""
 
     @property
     def ordered(self) -> bool:

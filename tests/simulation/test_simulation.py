@@ -21,7 +21,8 @@ SOMETIMES = (
     "LeaseLost", "LeaderGained", "LeaderLost", "BreakerOpened", "BreakerClosed", "Dead",
     "delivered again",
     "two open transactions of a key", "leased behind another", "committed behind a leased one",
-    "committed behind a published one", "arrived before one committed late",
+    "committed behind a published one", "committed when a later one was leased",
+    "committed when a later one was dispatched", "arrived before one committed late",
 )  # fmt: skip
 """What a check of everything that can go wrong must have met: a fault that is never injected proves nothing."""
 

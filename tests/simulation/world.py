@@ -11,7 +11,7 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.table import TableName
 from tests.simulation import checks
-from tests.simulation.broker import Broker, Delivery, Router, dispatcher_for
+from tests.simulation.broker import LEISURELY, QUICK, Broker, Delivery, Router, dispatcher_for
 from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.ordered import ordered_sets
@@ -70,7 +70,7 @@ class World:
                 self.sight,
                 self.plan.ordered,
                 self.deliveries,
-                latency=0.4 if self.plan.hasty else 0.05,
+                latency=LEISURELY if self.plan.hasty else QUICK,
             )
             for name in ("first", "second")
         ]
@@ -196,6 +196,7 @@ class World:
         for broker in self.brokers:
             broker.mode = "up"
             broker.fault_rate = 0.0
+            broker.latency = QUICK
         for process in self._processes.values():
             process.store.rate = 0.0
             process.store.cut_off = False
