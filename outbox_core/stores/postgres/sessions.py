@@ -27,7 +27,7 @@ PLANNER: Final[dict[str, str]] = {
     "enable_incremental_sort": "off",
     "enable_bitmapscan": "off",
     "jit": "off",
-    # With these settings a plan does not depend on the values: to make one for each call costs more than a look in vain.
+    # With all this a plan does not depend on the values: to make one for each call costs more than a look in vain.
     "plan_cache_mode": "force_generic_plan",
 }
 """Of every relay session; behind a transaction pooler, of every transaction."""
