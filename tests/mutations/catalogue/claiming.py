@@ -15,7 +15,7 @@ MUTATIONS: Final = (
         name="claim-without-attempts",
         breaks="A claim does not count an attempt.",
         promise="A message that takes its relay down is a dead letter after `max_attempts`.",
-        file=_CLAIM,
+        file="outbox_core/stores/postgres/queries/lease.sql",
         old="attempts = least(attempts, 2147483646) + 1",
         new="attempts = attempts",
         tests=(
@@ -76,8 +76,8 @@ MUTATIONS: Final = (
         breaks="What a relay that died had leased is never claimed again.",
         promise="Every committed message is published, or becomes a dead letter that says why.",
         file=_CLAIM,
-        old="AND (locked_at IS NULL OR locked_at < now() - make_interval(secs => $5))",
-        new="AND (locked_at IS NULL OR $5::float8 < 0)",
+        old="AND (locked_at IS NULL OR locked_at < now() - make_interval(secs => $3))",
+        new="AND (locked_at IS NULL OR $3::float8 < 0)",
         tests=(f"{_RELAY}/test_crashes.py::test_a_claim_whose_sender_died_is_leased_until_its_time_is_over",),
     ),
     Mutation(
