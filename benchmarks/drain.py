@@ -29,11 +29,11 @@ from benchmarks.common import NO_PGBENCH, Place
 from benchmarks.figures import Figure, Missing, Section, figure, ratio
 from benchmarks.processes import drained
 from benchmarks.turns import rotated
-from outbox_core.stores.postgres.sessions import PLANNER
+from outbox_core.stores.postgres.sessions import PLANNED_ONCE, PLANNER
 from outbox_core.stores.postgres.sql import query
 
 CLAIM_PARAMETERS = (
-    "term", "token", "ttl", "bytes", "hand", "dead", "since", "after", "tenants", "keys", "shut", "batch",
+    "term", "token", "ttl", "bytes", "hand", "dead", "apart", "since", "after", "tenants", "keys", "shut", "batch",
 )  # fmt: skip
 PUBLISH_PARAMETERS = ("ids", "tokens")
 KEYS = 1000
@@ -84,7 +84,9 @@ async def pgbench(place: Place, program: str, rows: int) -> dict[str, Any]:
     values = {
         "term": term, "token": UUID(int=1), "since": "0001-01-02", "after": 0, "ttl": 60, "tenants": "{}",
         "keys": "{}", "shut": "{}", "batch": CLAIM_ROWS, "bytes": 8 * 1024 * 1024, "hand": "{}", "dead": "false",
+        "apart": "{}",
     }  # fmt: skip
+    settings = PLANNER | PLANNED_ONCE
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
         file.write(script)
         file.flush()
@@ -92,7 +94,7 @@ async def pgbench(place: Place, program: str, rows: int) -> dict[str, Any]:
             program, "-n", "-M", "prepared", "-c", "1", "-t", str(rows // CLAIM_ROWS), "-f", file.name,
             *(f"--define={name}={value}" for name, value in values.items()), place.dsn,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            env=os.environ | {"PGOPTIONS": " ".join(f"-c {name}={value}" for name, value in PLANNER.items())},
+            env=os.environ | {"PGOPTIONS": " ".join(f"-c {name}={value}" for name, value in settings.items())},
         )  # fmt: skip
         output, errors = await asyncio.wait_for(process.communicate(), 600)
     found = re.search(rb"tps = ([0-9.]+)", output)

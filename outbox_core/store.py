@@ -30,7 +30,8 @@ class Claim:
     nobody leads: a claim with a term that is over takes nothing. Rows of ``held`` keys and ``shut`` topics are passed
     over, as are places before ``since``. ``limit`` bounds rows and ``max_bytes`` payloads as they will be in memory;
     one row comes however large it is. A lease older than ``lock_ttl`` seconds is void. ``in_hand`` are the tokens of
-    earlier claims of which the relay still has rows, whose order it knows. With ``dead_too`` a dead row comes before
+    earlier claims of which the relay still has rows, whose order it knows but for those rows that it is giving back,
+    ``apart``. With ``dead_too`` a dead row comes before
     the others of its key, too.
     """
 
@@ -43,6 +44,7 @@ class Claim:
     held: Sequence[KeyId] = ()
     shut: Sequence[str] = ()
     in_hand: Sequence[UUID] = ()
+    apart: Sequence[UUID] = ()
     dead_too: bool = False
 
 

@@ -175,6 +175,9 @@ class Claimer:
         return min(self._limit, max(1, 2 * count))
 
     async def _follow(self) -> bool:
+        if self._keys.next_wake() <= clock.now():
+            # What was claimed before may have rows of these keys, and it is not known yet whether they are in order.
+            self._admission.admit_all()
         keys = self._keys.due(clock.now(), min(self._limit, self._settings.batch_size))
         if not keys:
             return False
@@ -200,6 +203,7 @@ class Claimer:
             held=self._keys.held() if settings.single_active else (),
             shut=self._leaves.shut_topics(self._passed_over),
             in_hand=self._hand.tokens if settings.single_active else (),
+            apart=self._hand.apart if settings.single_active else (),
             dead_too=settings.on_dead == "block",
         )
 
@@ -211,7 +215,7 @@ class Claimer:
         try:
             leased = await self._leased(claim, keys)
             kept = await self._single_out(leased) if leased.recovered else leased
-        except StorageError:
+        except BaseException:
             self._unknown.append((claim, keys))
             for key_id in keys:
                 self._keys.retry(key_id, clock.now())

@@ -19,20 +19,24 @@ class Hand:
         self.rows = 0
         self.bytes = 0
         self._leases: dict[UUID, int] = {}
-        self._set_apart: dict[UUID, UUID] = {}
+        self._set_apart: set[UUID] = set()
         self._max_bytes = max_bytes
         self._changed = anyio.Event()
 
     @property
     def tokens(self) -> list[UUID]:
-        """Of the claims of which there are still rows, all of them in the order of their keys."""
-        apart = set(self._set_apart.values())
-        return [token for token in self._leases if token not in apart]
+        """Of the claims of which there are still rows."""
+        return list(self._leases)
+
+    @property
+    def apart(self) -> list[UUID]:
+        """Rows of these claims that are not in the order of their keys."""
+        return list(self._set_apart)
 
     def set_apart(self, rows: Iterable[Row]) -> None:
         """These rows go back and were never in the order of their keys: until that is on record, they may be before
         others that are claimed now."""
-        self._set_apart |= {row.id: row.token for row in rows}
+        self._set_apart.update(row.id for row in rows)
 
     def take(self, token: UUID, rows: int, size: int) -> None:
         """The rows of one claim, with so many bytes of payload."""
@@ -50,7 +54,7 @@ class Hand:
                 token, count = row.token, 0
             count += 1
             if self._set_apart:
-                self._set_apart.pop(row.id, None)
+                self._set_apart.discard(row.id)
         self._let_go(token, count)
         self.rows -= len(rows)
         self._changed.set()

@@ -81,6 +81,8 @@ class Keys:
         wanted: dict[KeyId, int] = {}
         while limit > 0 and len(wanted) < _MAX_FOLLOWED and self.next_wake() <= now:
             _, key_id = heapq.heappop(self._wakes)
+            if key_id in wanted:
+                continue
             wanted[key_id] = min(self._keys[key_id].step, limit)
             limit -= wanted[key_id]
         return wanted
@@ -168,7 +170,7 @@ class Keys:
     def _held_behind(
         self, predecessor: Predecessor, key: Key, claimed: list[Row], now: float, back: list[Row]
     ) -> list[Row]:
-        _set_aside([row for row in claimed if row.message.meta.sequence > predecessor.sequence], back)
+        _set_aside([row for row in claimed if row.message.meta.sequence >= predecessor.sequence], back)
         self._hold(key, now + _wait(predecessor))
         return [row for row in claimed if row.message.meta.sequence < predecessor.sequence]
 

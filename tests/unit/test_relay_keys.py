@@ -86,6 +86,22 @@ def test_a_key_followed_to_its_end_is_free() -> None:
     assert keys.held() == []
 
 
+def test_as_many_keys_are_followed_at_a_time_as_are_asked_for() -> None:
+    """Each was held twice for the same time: when it failed, and when that was on record."""
+    keys = Keys()
+    for number in range(4):
+        head = row(number + 1, str(number))
+        admit(keys, head)
+        keys.failed(head, 10.0)
+        keys.resolved([head], 0.0)
+    assert len(keys.due(10.0, 4)) == 4
+
+
+def test_a_row_with_the_sequence_of_the_one_that_hides_goes_back() -> None:
+    """Nothing but the sequence itself makes it unique: a table may have been filled by hand."""
+    assert admit(Keys(), row(1), row(2), row(3), hidden=Predecessor(2, 5.0)) == ([1], [2, 3])
+
+
 def test_a_followed_key_of_which_nothing_came_waits_for_its_first_message() -> None:
     """It was followed a moment too early, or somebody put its message off."""
     keys, first = Keys(), row(1)

@@ -269,11 +269,12 @@ def _before(
         for row in memory.of_key(span.key_id):
             if (
                 row.sequence < span.before
-                and row.lock_token not in own
+                and (row.lock_token not in own or row.id in claim.apart)
                 and not row.replays
                 and (claim.dead_too or row.dead_at is None)
             ):
-                found[span.key_id] = Predecessor(row.sequence, _wait(row, now, ttl))
+                wait = 0.0 if row.id in claim.apart else _wait(row, now, ttl)
+                found[span.key_id] = Predecessor(row.sequence, wait)
                 break
     return found
 

@@ -27,10 +27,12 @@ PLANNER: Final[dict[str, str]] = {
     "enable_incremental_sort": "off",
     "enable_bitmapscan": "off",
     "jit": "off",
-    # With all this a plan does not depend on the values: to make one for each call costs more than a look in vain.
-    "plan_cache_mode": "force_generic_plan",
 }
-"""Of every relay session; behind a transaction pooler, of every transaction."""
+"""Of every session; behind a transaction pooler, of every transaction."""
+
+PLANNED_ONCE: Final[dict[str, str]] = {"plan_cache_mode": "force_generic_plan"}
+"""Of a relay's sessions. With all that the plans of its statements do not depend on the values: to make one for each
+call costs more than a look in vain. Those of searches among dead letters do."""
 
 BROKEN: Final = (
     OSError,
@@ -75,8 +77,13 @@ class Sessions:
         self._connecting: set[anyio.CancelScope] = set()
         self._closed = False
         self._where = f" at {address(dsn, self._connect)}"
+        self._planner = PLANNER
         self.pooled = False
         """Whether a transaction pooler is in the way; known after `detect`."""
+
+    def plan_once(self) -> None:
+        """Sessions that are opened from now on are a relay's."""
+        self._planner = PLANNER | PLANNED_ONCE
 
     def started(self) -> None:
         """From now on errors do not say where the database is: whoever runs the relay knows, and others may read."""
@@ -167,7 +174,9 @@ class Sessions:
             return await connection.fetch(statement, *parameters, timeout=self._timeout)
         async with connection.transaction(isolation="read_committed"):
             # A process that freezes here must not keep its row locks: nobody else can end a pooler's session.
-            await connection.execute(_set_all("SET LOCAL", PLANNER | self._bounds), timeout=self._timeout)
+            await connection.execute(
+                _set_all("SET LOCAL", self._planner | self._bounds), timeout=self._timeout
+            )
             return await connection.fetch(statement, *parameters, timeout=self._timeout)
 
     def _take(self) -> Connection | None:
@@ -186,7 +195,7 @@ class Sessions:
             "tcp_user_timeout": str(round(self._timeout * 1000)),
         }
         try:
-            await connection.execute(_set_all("SET", PLANNER | self._bounds | own | settings))
+            await connection.execute(_set_all("SET", self._planner | self._bounds | own | settings))
         except BaseException as error:
             connection.terminate()
             if isinstance(error, BROKEN):

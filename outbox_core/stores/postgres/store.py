@@ -52,6 +52,7 @@ class PostgresStore:
         return self._sessions.pooled
 
     async def open(self, tables: Sequence[TableName]) -> None:
+        self._sessions.plan_once()
         await self._sessions.detect()
         connection = await self._sessions.dedicated()
         try:
@@ -140,7 +141,7 @@ class PostgresStore:
         rows = await self._fetch(
             table, "predecessors", "claim",
             *_columns(asked, 2), claim.lock_ttl, [span.before for span in spans],
-            list(claim.in_hand), claim.dead_too,
+            list(claim.in_hand), claim.dead_too, list(claim.apart),
         )  # fmt: skip
         return {asked[int(row[0]) - 1]: Predecessor(row[1], row[2]) for row in rows}
 
@@ -183,8 +184,8 @@ class PostgresStore:
 
 def _terms(claim: Claim) -> tuple[object, ...]:
     """The first parameters of every claim."""
-    in_hand = list(claim.in_hand)
-    return (claim.term, claim.token, claim.lock_ttl, claim.max_bytes, in_hand, claim.dead_too)
+    bounds = (claim.lock_ttl, claim.max_bytes)
+    return (claim.term, claim.token, *bounds, list(claim.in_hand), claim.dead_too, list(claim.apart))
 
 
 def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:

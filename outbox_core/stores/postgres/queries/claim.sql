@@ -18,13 +18,13 @@ WITH leader AS MATERIALIZED (
                 AND available_at <= now()
                 AND (available_at, sequence) >= (
                     -- The driver knows no time before year 1, where a row edited by hand may be.
-                    CASE WHEN $7::timestamptz < '0001-01-03Z' THEN '-infinity'::timestamptz ELSE $7::timestamptz END, $8::bigint
+                    CASE WHEN $8::timestamptz < '0001-01-03Z' THEN '-infinity'::timestamptz ELSE $8::timestamptz END, $9::bigint
                 )
                 AND (locked_at IS NULL OR locked_at < now() - make_interval(secs => $3))
-                AND (key IS NULL OR (tenant_id, key) NOT IN (SELECT * FROM unnest($9::uuid[], $10::text[])))
-                AND topic <> ALL ($11::text[])
+                AND (key IS NULL OR (tenant_id, key) NOT IN (SELECT * FROM unnest($10::uuid[], $11::text[])))
+                AND topic <> ALL ($12::text[])
             ORDER BY available_at, sequence
-            LIMIT $12
+            LIMIT $13
             FOR UPDATE SKIP LOCKED
         ) AS due
     ) AS weighed

@@ -9,7 +9,7 @@ WITH leader AS MATERIALIZED (
             sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) - bytes AS bytes_before
         FROM (
             SELECT head.place, wanted.tenant_id, wanted.key, head.sequence, head.bytes
-            FROM unnest($7::uuid[], $8::text[], $9::bigint[]) AS wanted (tenant_id, key, rows)
+            FROM unnest($8::uuid[], $9::text[], $10::bigint[]) AS wanted (tenant_id, key, rows)
             CROSS JOIN LATERAL (
                 SELECT
                     ctid AS place, available_at, locked_at, sequence,

@@ -130,6 +130,16 @@ class KeyContract:
             leased = await scene.store.claim(scene.table, scene.terms(in_hand=[row.token]))
             equal((leased.count, len(leased.hidden)), (1, 0), "rows, and what hides")
 
+    async def test_what_goes_back_is_waited_for_but_not_until_its_lease_ends(
+        self, database: Database
+    ) -> None:
+        async with at_work(database) as scene:
+            early, _ = await scene.write(Message(TOPIC, 1, key="a"), Message(TOPIC, 2, key="a"))
+            row = await scene.claim_one(limit=1)
+            claim = scene.terms(in_hand=[row.token], apart=[row.id])
+            leased = await scene.store.claim(scene.table, claim)
+            equal(leased.hidden[key_id("a")], Predecessor(early, 0.0), "who is before, and for how long")
+
     async def test_a_claim_says_what_it_leased_before_its_rows_are_made(self, database: Database) -> None:
         async with at_work(database) as scene:
             await scene.write(*(Message(TOPIC, body=bytes(10), content_type="a/b") for _ in range(3)))

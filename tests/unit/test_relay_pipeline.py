@@ -1,0 +1,80 @@
+"""A claim is sent before the rows of the one before it are looked at: order within a key holds all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from outbox_core.message import Message
+from outbox_core.meta import DispatchedMessage
+from outbox_core.outbox import Outbox
+from outbox_core.relay import Relay
+from outbox_core.store import Claim, Leased
+from outbox_core.table import TableName
+from tests.unit.kept_store import KeptStore
+
+TABLE = TableName("public", "orders_outbox")
+SECONDS = 15.0
+
+
+def keyed(number: int, *, delay: float | None = None) -> Message:
+    return Message("a.b.v1", number, key="k", delay=None if delay is None else timedelta(seconds=delay))
+
+
+def keyless(count: int) -> list[Message]:
+    """So many that a claim is full, and the next one follows at once."""
+    return [Message("a.b.v1", 0) for _ in range(count)]
+
+
+class Store(KeptStore):
+    """More is written while 3 is claimed, and again while 4 is, whose claim is answered late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first_may_end = asyncio.Event()
+
+    async def write(self, *messages: Message) -> None:
+        async with self.transaction() as tx:
+            await Outbox(TABLE).enqueue_many(tx, messages)
+
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
+        leased = await super().claim(table, claim)
+        numbers = _numbers(leased)
+        if 3 in numbers and not self.first_may_end.is_set():
+            await self.write(keyed(4), *keyless(30))
+        elif 4 in numbers and not self.first_may_end.is_set():
+            self.first_may_end.set()
+            await asyncio.sleep(0.06)  # 2 becomes due while this answer is on its way
+            await self.write(keyed(5))
+        return leased
+
+
+def _numbers(leased: Leased) -> Sequence[object]:
+    return [row.message.json() for row in leased.rows()]
+
+
+@pytest.mark.asyncio
+async def test_a_key_is_not_followed_past_rows_that_are_not_looked_at_yet() -> None:
+    store, begun, all_seen, seen = Store(), asyncio.Event(), asyncio.Event(), list[object]()
+
+    async def deliver(message: DispatchedMessage) -> None:
+        number = message.json()
+        if number == 0:
+            return
+        if number == 1:
+            begun.set()
+            await store.first_may_end.wait()
+        seen.append(number)
+        if len(seen) == 5:
+            all_seen.set()
+
+    await store.write(keyed(1))
+    relay = Relay(store.connect, table=TABLE, dispatcher=deliver, batch_size=10)
+    async with asyncio.timeout(SECONDS), relay:
+        await begun.wait()
+        await store.write(keyed(2, delay=0.03), keyed(3), *keyless(9))
+        await all_seen.wait()
+    assert seen == [1, 2, 3, 4, 5]
