@@ -215,7 +215,7 @@ class Claimer:
         try:
             leased = await self._leased(claim, keys)
             kept = await self._single_out(leased) if leased.recovered else leased
-        except BaseException:
+        except BaseException:  # a cancellation, too, may have leased rows
             self._unknown.append((claim, keys))
             for key_id in keys:
                 self._keys.retry(key_id, clock.now())
