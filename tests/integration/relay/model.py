@@ -1,0 +1,82 @@
+"""A plain model of the table: what each committed row must look like, and which of a key come first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from outbox_core.store import Claim, KeyId, Row
+
+LEASE_ENDED = "TX.LEASE the lease before ended without an outcome"
+
+
+@dataclass
+class Expected:
+    """A row as the model has it. ``due`` and ``expired`` stand for the clock."""
+
+    sequence: int
+    key: str | None = None
+    state: str = "pending"
+    attempts: int = 0
+    replays: int = 0
+    due: bool = True
+    token: UUID | None = None
+    expired: bool = False
+    error: str | None = None
+    late: bool = False
+    """Whether a later one of its key was leased or through before it was committed."""
+
+    @property
+    def unresolved(self) -> bool:
+        return self.state in ("pending", "in_flight")
+
+    @property
+    def claimable(self) -> bool:
+        return self.due and (self.state == "pending" or (self.state == "in_flight" and self.expired))
+
+    def lease(self, token: UUID) -> None:
+        if self.state == "in_flight":
+            self.error = LEASE_ENDED
+        self.state, self.token, self.expired = "in_flight", token, False
+        self.attempts += 1
+
+    def unlock(self) -> None:
+        """Pending again, the attempt given back."""
+        self.state, self.token, self.expired = "pending", None, False
+        self.attempts -= 1
+
+
+@dataclass
+class Owner:
+    """Whoever holds a claim's rows, alive or thought dead: its token fences all it writes."""
+
+    claim: Claim
+    rows: list[Row]
+    apart: list[Row] = field(default_factory=list[Row])
+    """Those that stood behind another one when they were claimed: they go back undispatched."""
+    followed: dict[KeyId, int] = field(default_factory=dict[KeyId, int])
+    """The keys it claimed rows of, and how many of each; empty when it claimed whatever was due."""
+
+
+def heads(rows: Iterable[Expected], key: str, count: int) -> list[Expected]:
+    """The first unresolved rows of a key."""
+    found = [row for row in rows if row.key == key and row.unresolved]
+    return sorted(found, key=lambda row: row.sequence)[:count]
+
+
+def hidden_before(
+    rows: Iterable[Expected], key: str, sequence: int, known: Collection[int], *, dead_too: bool
+) -> Expected | None:
+    """The first row of a key that has to be through before a later one goes; those in the same hand, whose sequences
+    are known there, are no matter."""
+    found = [
+        row
+        for row in rows
+        if row.key == key
+        and row.sequence < sequence
+        and (row.unresolved or (dead_too and row.state == "dead"))
+        and row.sequence not in known
+        and not row.replays
+    ]
+    return min(found, key=lambda row: row.sequence, default=None)
