@@ -11,7 +11,9 @@ import pytest
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.outbox import Outbox
+from outbox_core.observer import Claimed
 from outbox_core.relay import Relay
+from outbox_core.relay.admission import Admission
 from outbox_core.store import Claim, Leased
 from outbox_core.table import TableName
 from tests.unit.kept_store import KeptStore
@@ -78,3 +80,31 @@ async def test_a_key_is_not_followed_past_rows_that_are_not_looked_at_yet() -> N
         await store.write(keyed(2, delay=0.03), keyed(3), *keyless(9))
         await all_seen.wait()
     assert seen == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.asyncio
+async def test_what_is_not_looked_at_yet_goes_back_at_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop may come between a claim and the next round of the event loop; here that takes for ever."""
+    store, claimed, dispatched = KeptStore(), asyncio.Event(), list[DispatchedMessage]()
+
+    async def never(_: Admission) -> None:
+        await asyncio.Event().wait()
+
+    async def deliver(message: DispatchedMessage) -> None:
+        dispatched.append(message)
+
+    def hear(event: object) -> None:
+        if isinstance(event, Claimed):
+            claimed.set()
+
+    monkeypatch.setattr(Admission, "run", never)
+    async with store.transaction() as tx:
+        await Outbox(TABLE).enqueue_many(tx, keyless(5))
+    relay = Relay(store.connect, table=TABLE, dispatcher=deliver, observers=[hear])
+    async with asyncio.timeout(SECONDS):
+        await relay.start()
+        await claimed.wait()
+        await relay.stop(1.0)
+    rows = store.table(TABLE).rows.values()
+    assert [(row.lock_token, row.attempts) for row in rows] == [(None, 0)] * 5
+    assert dispatched == []
