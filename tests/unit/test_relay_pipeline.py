@@ -10,8 +10,8 @@ import pytest
 
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
-from outbox_core.outbox import Outbox
 from outbox_core.observer import Claimed
+from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
 from outbox_core.relay.admission import Admission
 from outbox_core.store import Claim, Leased
