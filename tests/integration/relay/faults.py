@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, cast
 
 from outbox_core.errors import StorageTimeout
-from outbox_core.store import Election, Store
+from outbox_core.store import Election, Leased, Store
 from outbox_core.table import TableName
 from tests.integration.relay.journal import Journal
 
@@ -66,9 +66,10 @@ class Faults:
             result = await task
         else:
             result = await work()
-        if counts or result:
+        changed = result.count if isinstance(result, Leased) else result
+        if counts or changed:
             self.reached(f"{name}.after")
-        if result and name == self._loses:
+        if changed and name == self._loses:
             self._loses = ""
             self._journal.write("lost", step=name)
             raise StorageTimeout(f"the answer to {name} was lost")
