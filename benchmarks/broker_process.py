@@ -40,7 +40,7 @@ async def relay(order: dict[str, Any]) -> dict[str, Any]:
 async def plain(order: dict[str, Any]) -> dict[str, Any]:
     """As many messages as the relay has, as large, ready before the clock starts."""
     rows, window = order["rows"], order["window"]
-    async with asyncio.timeout(TIMEOUT), plain_clients.PUBLISHERS[order["kind"]](order["address"]) as client:
+    async with asyncio.timeout(TIMEOUT), plain_clients.connected(order["kind"], order["address"]) as client:
         messages = [
             client.ready(sample(plain_clients.TOPIC, PAYLOAD, sequence=number)) for number in range(rows)
         ]

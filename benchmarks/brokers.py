@@ -74,7 +74,7 @@ class Size:
 
 SIZES = {
     Mode.SMOKE: Size(600, 1, 0.2, 1),
-    Mode.QUICK: Size(3_000, 3, 0.6, 1),
+    Mode.QUICK: Size(5_000, 3, 0.6, 1),
     Mode.FULL: Size(20_000, 5, 5.0, 3),
 }
 
@@ -142,7 +142,7 @@ async def plain_latency(kind: str, address: str, seconds: float) -> list[float]:
     arrivals, sent = Arrivals(), dict[str, float]()
     async with (
         CONSUMERS[kind](address, arrivals),
-        plain_clients.PUBLISHERS[kind](address) as client,
+        plain_clients.connected(kind, address) as client,
     ):
 
         async def one() -> None:

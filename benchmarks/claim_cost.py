@@ -60,7 +60,7 @@ class Size:
 
 SIZES = {
     Mode.SMOKE: Size(0.4, 0.4, 0, Depth({"growth": 12_000}, 1_000, 1_000, 1_000, 1_000)),
-    Mode.QUICK: Size(5.4, 5.4, FEWEST_CLAIMS, Depth({"growth": 100_000}, 60_000, 60_000, 40_000, 60_000)),
+    Mode.QUICK: Size(3.6, 3.6, FEWEST_CLAIMS, Depth({"growth": 100_000}, 60_000, 60_000, 40_000, 60_000)),
     Mode.FULL: Size(
         12.0,
         90.0,

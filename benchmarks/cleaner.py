@@ -47,7 +47,7 @@ class Size:
 
 SIZES = {
     Mode.SMOKE: Size(3_000, 0.3, 0.2, 3_000, 1),
-    Mode.QUICK: Size(30_000, 0.8, 0.3, 15_000, 3),
+    Mode.QUICK: Size(20_000, 0.6, 0.2, 10_000, 3),
     Mode.FULL: Size(350_000, 8.0, 2.0, 100_000, 3),
 }
 

@@ -52,7 +52,7 @@ class Size:
 
 SIZES = {
     Mode.SMOKE: Size(2_000, 1, 0.2),
-    Mode.QUICK: Size(20_000, 3, 0.7),
+    Mode.QUICK: Size(40_000, 3, 0.7),
     Mode.FULL: Size(200_000, 3, 3.0),
 }
 

@@ -64,7 +64,7 @@ class Size:
 
 SIZES = {
     Mode.SMOKE: Size(1, 20, 2, 1, 1, 0.05),
-    Mode.QUICK: Size(4, 200, 15, 1, 2, 0.2),
+    Mode.QUICK: Size(3, 200, 15, 1, 2, 0.2),
     Mode.FULL: Size(9, 500, 50, 2, 7, 1.0),
 }
 

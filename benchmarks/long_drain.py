@@ -38,7 +38,7 @@ class Size:
 
 SIZES = {
     Mode.SMOKE: Size(1_000, 3_000, 8, 1),
-    Mode.QUICK: Size(10_000, 50_000, 100, 3),
+    Mode.QUICK: Size(10_000, 30_000, 50, 3),
     Mode.FULL: Size(10_000, 1_000_000, 400, 3),
 }
 

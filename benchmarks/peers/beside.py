@@ -45,6 +45,9 @@ class Size:
     """How long a run is."""
 
     rows: int
+    """For the relay."""
+    peer_rows: int
+    """For the others: they are slower, and some get a share of it alone."""
     repeats: int
     seconds: float
     latency_rounds: int
@@ -55,9 +58,9 @@ class Size:
 
 EVERY_PEER = ("pgqueuer", "faststream-outbox", "txoutbox", "procrastinate")
 SIZES = {
-    Mode.SMOKE: Size(1_000, 1, 0.2, 1, ("txoutbox",), 120.0),
-    Mode.QUICK: Size(4_000, 3, 0.8, 3, ("pgqueuer", "txoutbox"), 120.0),
-    Mode.FULL: Size(20_000, 3, 5.0, 3, EVERY_PEER, 900.0),
+    Mode.SMOKE: Size(1_000, 1_000, 1, 0.2, 1, ("txoutbox",), 120.0),
+    Mode.QUICK: Size(20_000, 4_000, 3, 0.8, 3, ("pgqueuer", "txoutbox"), 120.0),
+    Mode.FULL: Size(20_000, 20_000, 3, 5.0, 3, EVERY_PEER, 900.0),
 }
 
 
@@ -73,7 +76,7 @@ class Rounds:
 
 
 async def peer_drain(place: Place, peer: Peer, python: Path, size: Size, rounds: Rounds) -> None:
-    rows = max(round(size.rows * peer.share), 10)
+    rows = _rows(peer, size)
     order = _order(place, peer, size, action="drain", rows=rows)
     result = await processes.child(peer.module, order, python=str(python))
     rounds.rates.append(result["published"] / result["seconds"])
@@ -239,7 +242,9 @@ def _latencies(plain: Rounds, found: dict[Peer, Rounds]) -> list[Figure]:
 
 def _notes(peers: Iterable[Peer], size: Size) -> list[str]:
     peers = list(peers)
-    fewer = ", ".join(_fewer(peer, size) for peer in peers if peer.share < 1)
+    fewer = ", ".join(
+        f"{_rows(peer, size):,} for {peer.name}" for peer in peers if _rows(peer, size) < size.rows
+    )
     clock = (
         "The clock of the others runs from the start of their worker, its connections already open, until nothing is"
         " left; the relay's from the beginning of its first claim until the last row is on record as published."
@@ -252,8 +257,8 @@ def _notes(peers: Iterable[Peer], size: Size) -> list[str]:
     ]
 
 
-def _fewer(peer: Peer, size: Size) -> str:
-    return f"{max(round(size.rows * peer.share), 10):,} for {peer.name}"
+def _rows(peer: Peer, size: Size) -> int:
+    return max(round(size.peer_rows * peer.share), 10)
 
 
 def run(place: Place, mode: Mode) -> Section:
