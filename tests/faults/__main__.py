@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -237,7 +238,10 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--plot", type=Path, help="write the timeline as SVG")
     arguments = parser.parse_args(words)
     if arguments.kinds and (unknown := set(arguments.kinds.split(",")) - set(KINDS)):
-        parser.error(f"unknown kinds: {', '.join(sorted(unknown))}; known are {', '.join(KINDS)}")
+        parser.error(f"unknown kinds: {', '.join(map(repr, sorted(unknown)))}; known are {', '.join(KINDS)}")
+    for name, given in (("--long", arguments.long), ("--seconds", arguments.seconds)):
+        if given is not None and not 0 <= given < inf:
+            parser.error(f"{name} {given:g} is not so long as a run can be: give a number from 0 up")
     if arguments.soak is not None and not arguments.soak >= SHORTEST_SOAK_SECONDS:
         parser.error(
             f"--soak {arguments.soak:g} is too short: the first {WARM_UP_SECONDS:g} s are not looked at,"

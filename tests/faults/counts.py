@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tests.faults.aims import EVERY_POINT, PAIRS
 from tests.faults.kinds.process import LEADER_POINTS, POINTS
+from tests.faults.nemesis import Deed
 from tests.faults.suites import CYCLES, EXAMPLES, SEEDS, STEPS, Done
 from tests.faults.trial import Result
 
@@ -26,7 +27,7 @@ WANTED: Mapping[str, int] = {
     "combinations": 20,
     "simulation_seeds": SEEDS,
     "machine_examples": EXAMPLES,
-    "machine_steps": STEPS,
+    "machine_steps": EXAMPLES * STEPS,
     "cancel_points": 1,
     "start_stop_cycles": CYCLES,
 }
@@ -41,8 +42,14 @@ def of_faults(results: Sequence[Result]) -> dict[str, int]:
         "crash_points": len(crash_points(results)),
         "postgres_restarts": by_kind["restart_postgres"] + by_kind["kill_postgres"],
         "broker_restarts": by_kind["restart_broker"] + by_kind["kill_broker"],
-        "combinations": sum(deed.paired and deed.hit for result in results for deed in result.deeds) // 2,
+        "combinations": sum(pairs_felt(result.deeds) for result in results),
     }
+
+
+def pairs_felt(deeds: Iterable[Deed]) -> int:
+    """How often two faults were made at once and both were felt. What is made at once is healed at once."""
+    pairs = Counter(deed.recovered for deed in deeds if deed.paired and deed.hit)
+    return sum(count > 1 for count in pairs.values())
 
 
 def crash_points(results: Sequence[Result]) -> list[str]:

@@ -84,7 +84,6 @@ async def rage(
             together: tuple[str, ...] = (queue.pop(),)
         elif short.get(PAIRS):
             together = _pair(chance, available)
-            felt[PAIRS] += 1  # tried is enough: which of the two is felt depends on the other
         elif needed and (passed >= seconds or chance.random() < TOWARDS_GOALS):
             together = (_weighed(chance, needed),)
         elif passed < seconds:
@@ -100,6 +99,11 @@ async def rage(
             felt[deed.kind] += deed.hit
             if not felt[deed.kind] and len(together) == 1 and tries[deed.kind] < TRIES:
                 queue.insert(0, deed.kind)
+        if len(together) > 1:
+            tries[PAIRS] += 1
+            # Which of the two is felt may depend on the other: twice as many are tried as are wanted, and no more.
+            both = len(done) > 1 and all(deed.hit for deed in done)
+            felt[PAIRS] += both or tries[PAIRS] > 2 * aims.get(PAIRS, 0)
         if any(deed.recovered is None for deed in done):
             break
     return deeds, missing

@@ -53,7 +53,8 @@ HARMLESS = frozenset(
 """Kinds that are no reason to send anything again."""
 NONE: frozenset[str] = frozenset()
 STALL_SECONDS = 300.0
-"""In so long a machine may stall once without a fault, and cost a relay all that one claim leases."""
+STALL_MESSAGES = 20
+"""In so long a machine may stall once without a fault, and cost a relay what it has in hand at these runs' load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,9 @@ class Repeats:
     unexplained: Sequence[str] = field(default_factory=list[str])
 
 
-def stalls(seconds: float, batch_size: int) -> int:
+def stalls(seconds: float) -> int:
     """How many repetitions without a fault are borne: one stall for each five minutes that have begun."""
-    return batch_size * (1 + int(seconds / STALL_SECONDS))
+    return STALL_MESSAGES * (1 + int(seconds / STALL_SECONDS))
 
 
 def repeats(

@@ -222,7 +222,7 @@ ROWS = (
     Row(28, "server turned read-only", ("read_only_postgres",)),
     Row(
         29,
-        "cancelled at every await",
+        "cancelled at the first 20 awaits and each sixth after them; at every one in the long form",
         (),
         _relay(
             "test_cancellation.py::test_cut_off_at_every_await[work_and_stop-cancel_the_caller]",

@@ -43,7 +43,7 @@ class Limit:
 
 LIMITS: Mapping[str, Limit] = {
     # A process under load goes on taking pages for minutes before it has all it needs. Two megabytes in the 300 s that
-    # the shortest soak watches are 45 bytes a message; in an hour, 4.
+    # the long form's soak watches are 45 bytes a message; in an hour, which tells more, 4.
     "memory_mb": Limit(0.01, 2.0),
     "files": Limit(0.0, 0.9),
     "tasks": Limit(0.0, 1.9),

@@ -171,6 +171,8 @@ def test_what_was_felt_is_counted_and_what_was_not_is_not() -> None:
         deed("kill_relay_at_a_point", words="r0 died at claim.after for the 2. time"),
         deed("kill_relay_at_a_point", words="r0 died at claim.after for the 1. time"),
         replace(deed("cut_broker"), paired=True), replace(deed("lock_table"), paired=True),
+        replace(deed("cut_broker"), paired=True, recovered=3.0),
+        replace(deed("lock_table", hit=False), paired=True, recovered=3.0),
     ]  # fmt: skip
     found = counts.of_faults([Result(PLAN, 0.0, deeds=deeds)])
     assert found == {

@@ -148,6 +148,20 @@ async def test_pairs_are_of_the_brokers_side_and_another() -> None:
 
 
 @pytest.mark.asyncio
+async def test_pairs_of_which_one_is_not_felt_are_tried_again_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def unfelt(world: Any) -> str:
+        raise NotHit("nobody felt it")
+
+    for kind in nemesis.BROKER_SIDE:
+        monkeypatch.setitem(KINDS, kind, unfelt)
+    calm: Any = Calm()
+    deeds, _ = await nemesis.rage(calm, [*KINDS], 0.0, lambda _: None, goals={"pairs": 2})
+    assert len([deed for deed in deeds if deed.paired]) == 2 * (2 * 2 + 2)
+
+
+@pytest.mark.asyncio
 async def test_what_was_promised_and_does_not_happen_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     async def without_takeover(world: Any) -> str:
         with promised():

@@ -150,7 +150,7 @@ def test_the_bound_is_in_the_report_and_in_the_summary() -> None:
 
 
 def test_a_stall_costs_a_claim_and_there_is_one_in_five_minutes() -> None:
-    assert [stalls(seconds, 100) for seconds in (5.0, 299.0, 301.0, 3600.0)] == [100, 100, 200, 1300]
+    assert [stalls(seconds) for seconds in (5.0, 299.0, 301.0, 3600.0)] == [20, 20, 40, 260]
 
 
 def test_a_fault_lasts_a_moment_longer_than_it_takes_the_first_relay_to_work_again() -> None:

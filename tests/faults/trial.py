@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from outbox_core.relay.settings import RelaySettings
 from tests.faults import readers, repeats, roles, soak, telling
 from tests.faults.classify import Committed, Evidence, Seen, Verdict, classify
 from tests.faults.nemesis import Deed, lacking, rage
@@ -110,7 +109,7 @@ async def _run(
         result.verdict = classify(
             evidence,
             lock_ttl=plan.settings["lock_ttl"],
-            stalls=repeats.stalls(time.monotonic() - result.began, RelaySettings(**plan.settings).batch_size),
+            stalls=repeats.stalls(time.monotonic() - result.began),
         )
         result.committed_at = [line["at"] for line in evidence.history if line["kind"] == "ok"]
         result.arrived_at = [seen.at for seen in next(iter(evidence.arrived.values()), ())]

@@ -91,6 +91,7 @@ class Table(RuleBasedStateMachine):
     def the_table_is_as_the_model_has_it(self) -> None:
         if not hasattr(self, "connection"):
             return
+        self.met["step"] += 1
         rows = self.run(
             self.connection.fetch(
                 """
