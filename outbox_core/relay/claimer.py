@@ -15,8 +15,10 @@ from outbox_core.identifiers import uuid7
 from outbox_core.observer import Claimed, Reconnecting, Released, SessionEnded
 from outbox_core.relay import clock
 from outbox_core.relay.admission import Batch
+from outbox_core.relay.completer import report_lost
 from outbox_core.relay.position import Position
 from outbox_core.relay.suspects import has_suspects, singled_out
+from outbox_core.relay.unknown import UnknownClaims
 from outbox_core.relay.wakeups import after_sweep
 from outbox_core.store import BEGINNING, Claim, KeyId, Leased, Place, Row, Span, Store
 
@@ -78,7 +80,9 @@ class Claimer:
         self._next_patrol = 0.0
         self._next_review = 0.0
         self._reviewed_at = 0.0
-        self._unknown: list[tuple[Claim, Mapping[KeyId, int]]] = []
+        self.unknown = UnknownClaims(
+            table, store, settings.database_timeout, lambda place: self._position.back_to((place,))
+        )
         self._led: int | None = None
         self._passed_over: Sequence[Leaf] = ()
         self._cautious = False
@@ -129,7 +133,7 @@ class Claimer:
         if not self._has_room():
             await self._hand.wait_for_change(1.0)
             return True
-        await self.undo_unknown()
+        await self.unknown.undo()
         await self._look()
         await self._review()
         followed = await self._follow()
@@ -216,7 +220,7 @@ class Claimer:
             leased = await self._leased(claim, keys)
             kept = await self._single_out(leased) if leased.recovered else leased
         except BaseException:  # a cancellation, too, may have leased rows
-            self._unknown.append((claim, keys))
+            self.unknown.add(claim, keys)
             for key_id in keys:
                 self._keys.retry(key_id, clock.now())
             raise
@@ -246,10 +250,12 @@ class Claimer:
         alone, others = singled_out(leased, self._settings.max_attempts)
         if others:
             leases = [(row.id, row.token) for row in others]
-            await self._store.release(self._table, leases, restamp=not self._settings.single_active)
+            applied = await self._store.release(self._table, leases, restamp=not self._settings.single_active)
             self.returned(others)
-            reason = "a message that may crash its relay goes alone"
-            self._observe(Released(self._table, len(others), reason))
+            report_lost(self._table, others, applied, "release", self._observe)
+            if applied:
+                reason = "a message that may crash its relay goes alone"
+                self._observe(Released(self._table, len(applied), reason))
         return alone
 
     async def _look(self) -> None:
@@ -278,11 +284,3 @@ class Claimer:
             )
             self._keys.reviewed(keys, found, clock.now())
         self._next_review = after_sweep(now)
-
-    async def undo_unknown(self) -> None:
-        """Give back what a claim may have leased whose answer was lost."""
-        while self._unknown:
-            claim, keys = self._unknown[-1]
-            await self._store.undo(self._table, claim, keys)
-            self._unknown.pop()
-            self._position.back_to((claim.since,))

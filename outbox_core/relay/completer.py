@@ -173,7 +173,7 @@ class Completer:
         if batch.unsure and len(applied) < len(rows):
             applied |= await self._published_before([row for row in rows if row.id not in applied])
         batch.published = []
-        self._report_lost(rows, applied, "publish")
+        report_lost(self._table, rows, applied, "publish", self._observe)
         if applied:
             if len(applied) < len(rows):
                 metas = [row.message.meta for row in rows if row.id in applied]
@@ -191,7 +191,7 @@ class Completer:
         if batch.unsure and len(applied) < len(verdicts):
             applied |= await self._dead_before([v for v in verdicts if v.dead and v.row.id not in applied])
         batch.failed = []
-        self._report_lost([verdict.row for verdict in verdicts], applied, "fail")
+        report_lost(self._table, [verdict.row for verdict in verdicts], applied, "fail", self._observe)
         for verdict in verdicts:
             if verdict.row.id not in applied:
                 continue
@@ -214,8 +214,9 @@ class Completer:
             self._table, [(row.id, row.token) for row in rows], restamp=self._restamp
         )
         batch.released = []
-        self._report_lost(rows, applied, "release")
-        self._observe(Released(self._table, len(applied), ", ".join(sorted(batch.reasons))))
+        report_lost(self._table, rows, applied, "release", self._observe)
+        if applied:
+            self._observe(Released(self._table, len(applied), ", ".join(sorted(batch.reasons))))
         self._released(rows)
         self._resolved(rows)
 
@@ -246,9 +247,13 @@ class Completer:
                 before.add(verdict.row.id)
         return before
 
-    def _report_lost(self, rows: Sequence[Row], applied: set[UUID], write: str) -> None:
-        if len(applied) == len(rows):
-            return
-        for row in rows:
-            if row.id not in applied:
-                self._observe(LeaseLost(self._table, row.message.meta, write))
+
+def report_lost(
+    table: TableName, rows: Sequence[Row], applied: set[UUID], write: str, observe: Callable[[Event], None]
+) -> None:
+    """Tell of the rows to which a write did nothing, because their leases were somebody else's by then."""
+    if len(applied) == len(rows):
+        return
+    for row in rows:
+        if row.id not in applied:
+            observe(LeaseLost(table, row.message.meta, write))

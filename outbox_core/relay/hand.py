@@ -78,7 +78,3 @@ class Hand:
         if changed:
             self._changed = anyio.Event()
         return changed
-
-    async def wait_until_empty(self) -> None:
-        while self.rows:
-            await self.wait_for_change(1.0)

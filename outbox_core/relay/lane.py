@@ -152,12 +152,17 @@ class Lane:
         """Put outcomes on record until the lane has stopped and nothing is left."""
         await self._completer.run()
 
-    async def stop(self, deadline: float) -> None:
-        """Give back what is not dispatched, let what is dispatched end by ``deadline``, or be left behind."""
+    def halt(self, deadline: float) -> None:
+        """Give back what is not dispatched, and whatever is still claimed; cut off by ``deadline`` what is."""
         self._stopping = True
         self._admission.admit_all()
         for outlet in self._outlets.values():
+            outlet.halt(deadline)
             self._settlement.give_back(outlet.flush(), "the relay stopped")
+
+    async def stop(self, deadline: float) -> None:
+        """Wait for the end of what is dispatched, nothing being claimed any more; or leave it behind."""
+        self.halt(deadline)
         async with anyio.create_task_group() as tasks:
             for outlet in self._outlets.values():
                 tasks.start_soon(outlet.stop, deadline)
@@ -167,12 +172,7 @@ class Lane:
 
     async def _undo_unknown(self, deadline: float) -> None:
         with anyio.move_on_after(max(deadline - clock.now(), 0.0)), suppress(StorageError):
-            await self.claimer.undo_unknown()
-
-    def hasten(self, deadline: float) -> None:
-        """A stop in progress has less time than it was given."""
-        for outlet in self._outlets.values():
-            outlet.hasten(deadline)
+            await self.claimer.unknown.undo(last_chance=True)
 
     def deliver(self, rows: Sequence[Row]) -> None:
         """Send rows on their way, each to its destination."""

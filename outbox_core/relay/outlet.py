@@ -10,7 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
 from outbox_core.dispatcher import Outcome
-from outbox_core.errors import DispatchInterrupted, DispatchTimeout, InvalidDispatcherReturn
+from outbox_core.errors import DispatchTimeout, InvalidDispatcherReturn
 from outbox_core.relay import clock
 from outbox_core.relay.budget import Budget
 from outbox_core.relay.window import dispatch_window
@@ -70,6 +70,8 @@ class Outlet:
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
         self._stop_by = inf
+        self._halting: asyncio.TimerHandle | None = None
+        self._ended_at: float | None = None
 
     def poke(self) -> None:
         """Something changed: rows came, or the destination did. Sets as many tasks to work as there is work for."""
@@ -100,35 +102,44 @@ class Outlet:
         self.ready.clear()
         return rows
 
-    async def stop(self, deadline: float) -> None:
-        """Let what is with the dispatcher end by ``deadline``, then cut it off, or leave it behind."""
+    def halt(self, deadline: float) -> None:
+        """Begin nothing more, and cut off by ``deadline`` what is with the dispatcher, or by an earlier one."""
         self._stopping = True
-        self._stop_by = min(self._stop_by, deadline)
         while self._idle:
             _, waiter = self._idle.pop()
             if not waiter.done():
                 waiter.set_result(None)
+        if deadline < self._stop_by:
+            self._stop_by = deadline
+            if self._halting is not None:
+                self._halting.cancel()
+            self._halting = asyncio.get_running_loop().call_at(deadline, self._end_dispatches)
+
+    async def stop(self, deadline: float) -> None:
+        """Wait until what is with the dispatcher has ended, or was cut off; what does not heed that is left behind."""
+        self.halt(deadline)
         try:
-            while self._workers and (left := self._stop_by - clock.now()) > 0:
-                await self._wait(min(left, _HASTE_SECONDS))
+            while self._workers and (left := self._left()) > 0:
+                tasks = filter(None, [worker.task for worker in self._workers])
+                await asyncio.wait(tasks, timeout=min(left, _HASTE_SECONDS))
         finally:
-            for worker in self._workers:
-                if worker.task is not None:
-                    worker.task.cancel()
-        await self._wait(OVERTIME / 2)
-        if self._timer is not None:
-            self._timer.cancel()
+            self._end_dispatches()
+        for timer in (self._timer, self._halting):
+            if timer is not None:
+                timer.cancel()
         for worker in list(self._workers):
             self._leave_behind(worker, "its cancellation")
 
-    def hasten(self, deadline: float) -> None:
-        """Cut off by ``deadline`` what a stop, in progress or to come, waits for."""
-        self._stop_by = min(self._stop_by, deadline)
+    def _left(self) -> float:
+        """Seconds until whoever has not ended is left behind."""
+        cut_off = self._stop_by if self._ended_at is None else self._ended_at
+        return cut_off + OVERTIME / 2 - clock.now()
 
-    async def _wait(self, seconds: float) -> None:
-        tasks = [worker.task for worker in self._workers if worker.task is not None]
-        if tasks:
-            await asyncio.wait(tasks, timeout=seconds)
+    def _end_dispatches(self) -> None:
+        if self._ended_at is None:
+            self._ended_at = clock.now()
+            for task in filter(None, [worker.task for worker in self._workers]):
+                task.cancel()
 
     def _start(self) -> None:
         worker = Worker()
@@ -177,7 +188,7 @@ class Outlet:
             cancelled = task.cancelling()
             if worker.overdue or cancelled:
                 # Whatever it says after a cancellation is not believed: what it waited for was cut off.
-                outcome = self._cut_off(worker, task)
+                outcome = worker.cut_off(task, self._timeout, stopping=self._stopping)
                 cancelled = task.cancelling()
             began, now = now, time()
             leaf.ended(row)
@@ -212,7 +223,7 @@ class Outlet:
                 return
             worker.rows = ()
             if worker.overdue or task.cancelling():
-                outcomes = [self._cut_off(worker, task)] * len(rows)
+                outcomes = [worker.cut_off(task, self._timeout, stopping=self._stopping)] * len(rows)
             ended = time()
             for row, outcome in zip(rows, outcomes, strict=True):
                 leaf.ended(row)
@@ -249,16 +260,6 @@ class Outlet:
         if worker.has_place:
             worker.has_place = False
             self._budget.give(self)
-
-    def _cut_off(self, worker: Worker, task: asyncio.Task[None]) -> BaseException:
-        """What a cancellation meant: the deadline, or the end of the relay."""
-        if worker.overdue:
-            worker.overdue = False
-            task.uncancel()
-            return DispatchTimeout(f"not acknowledged within {self._timeout:g} s")
-        if not self._stopping:
-            return DispatchInterrupted("the dispatch was cancelled from outside")
-        return DispatchInterrupted("the relay stopped before the dispatch ended")
 
     def _watch(self, at: float) -> None:
         self._timer = asyncio.get_running_loop().call_at(at, self._check_deadlines)

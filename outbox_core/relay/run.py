@@ -116,7 +116,7 @@ class Run:
         if not self._running.is_set():
             self._starting.cancel()
         for lane in self._lanes:
-            lane.hasten(self._deadline)
+            lane.halt(self._deadline)
 
     async def stop(self, grace: float) -> None:
         """Ask for a stop and wait for its end: the grace and 1 s at most."""

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from outbox_core.errors import DispatchInterrupted, DispatchTimeout
+
 if TYPE_CHECKING:
     from outbox_core.store import Row
 
@@ -23,3 +25,13 @@ class Worker:
         self.has_place = True
         self.overdue = False
         self.left_behind = False
+
+    def cut_off(self, task: asyncio.Task[None], timeout: float, *, stopping: bool) -> BaseException:
+        """What a cancellation meant: the deadline, or the end of the relay."""
+        if self.overdue:
+            self.overdue = False
+            task.uncancel()
+            return DispatchTimeout(f"not acknowledged within {timeout:g} s")
+        if not stopping:
+            return DispatchInterrupted("the dispatch was cancelled from outside")
+        return DispatchInterrupted("the relay stopped before the dispatch ended")

@@ -12,7 +12,7 @@ from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Claimed
 from outbox_core.outbox import Outbox
-from outbox_core.relay import Relay
+from outbox_core.relay import Relay, claimer
 from outbox_core.relay.admission import Admission
 from outbox_core.store import Claim, Leased
 from outbox_core.table import TableName
@@ -20,6 +20,7 @@ from tests.unit.kept_store import KeptStore
 
 TABLE = TableName("public", "orders_outbox")
 SECONDS = 15.0
+SECOND_DUE = 0.3
 
 
 def keyed(number: int, *, delay: float | None = None) -> Message:
@@ -49,7 +50,7 @@ class Store(KeptStore):
             await self.write(keyed(4), *keyless(30))
         elif 4 in numbers and not self.first_may_end.is_set():
             self.first_may_end.set()
-            await asyncio.sleep(0.06)  # 2 becomes due while this answer is on its way
+            await asyncio.sleep(SECOND_DUE + 0.05)  # 2 becomes due while this answer is on its way
             await self.write(keyed(5))
         return leased
 
@@ -59,7 +60,10 @@ def _numbers(leased: Leased) -> Sequence[object]:
 
 
 @pytest.mark.asyncio
-async def test_a_key_is_not_followed_past_rows_that_are_not_looked_at_yet() -> None:
+async def test_a_key_is_not_followed_past_rows_that_are_not_looked_at_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(claimer, "_LOOK_SECONDS", 60.0)  # one in between would give the first claim its turn
     store, begun, all_seen, seen = Store(), asyncio.Event(), asyncio.Event(), list[object]()
 
     async def deliver(message: DispatchedMessage) -> None:
@@ -77,7 +81,7 @@ async def test_a_key_is_not_followed_past_rows_that_are_not_looked_at_yet() -> N
     relay = Relay(store.connect, table=TABLE, dispatcher=deliver, batch_size=10)
     async with asyncio.timeout(SECONDS), relay:
         await begun.wait()
-        await store.write(keyed(2, delay=0.03), keyed(3), *keyless(9))
+        await store.write(keyed(2, delay=SECOND_DUE), keyed(3), *keyless(9))
         await all_seen.wait()
     assert seen == [1, 2, 3, 4, 5]
 

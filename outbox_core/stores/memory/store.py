@@ -127,7 +127,9 @@ class MemoryStore:
         ttl = timedelta(seconds=claim.lock_ttl)
         due: list[MemoryRow] = []
         for key_id, wanted in keys.items():
-            heads = [row for row in memory.of_key(key_id) if row.dead_at is None][:wanted]
+            # A replayed row holds nobody up: while it waits it does not count among the first.
+            rows = [row for row in memory.of_key(key_id) if row.dead_at is None]
+            heads = [row for row in rows if not row.replays or row.is_due(now, ttl)][:wanted]
             due.extend(row for row in heads if row.is_due(now, ttl))
         return _leased(table, memory, claim, due, now)
 

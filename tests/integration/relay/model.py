@@ -60,8 +60,8 @@ class Owner:
 
 
 def heads(rows: Iterable[Expected], key: str, count: int) -> list[Expected]:
-    """The first unresolved rows of a key."""
-    found = [row for row in rows if row.key == key and row.unresolved]
+    """The first unresolved rows of a key. A replayed one that waits is none of them."""
+    found = [row for row in rows if row.key == key and row.unresolved and (not row.replays or row.claimable)]
     return sorted(found, key=lambda row: row.sequence)[:count]
 
 

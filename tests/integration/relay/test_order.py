@@ -65,13 +65,13 @@ async def _enqueue_for(trial: Trial, tenant: UUID, key: str) -> list[int]:
 
 
 async def test_a_delayed_head_holds_its_key(trial: Trial) -> None:
-    [head] = await trial.enqueue(1, key="k", delay=1.0)
+    [head] = await trial.enqueue(1, key="k", delay=2.0)
     followers = await trial.enqueue(3, key="k")
     keyless = await trial.enqueue(3)
     async with trial.running():
         await trial.until_published(3, 2.0)
         assert sorted(trial.journal.delivered()) == keyless
-        await trial.until_published(7, 4.0)
+        await trial.until_published(7, 6.0)
     assert trial.journal.delivered(key="k") == [head, *followers]
     assert all(row["attempts"] == 1 for row in (await trial.rows()).values())
 
@@ -122,6 +122,16 @@ async def test_a_replayed_message_does_not_hold_its_key(trial: Trial) -> None:
         later = await trial.enqueue(2, key="k")
         await trial.until_published(5, 4.0)
     assert trial.journal.delivered() == [*followers, *later]
+
+
+async def test_a_replayed_message_that_waits_does_not_keep_a_failed_one_behind_it(trial: Trial) -> None:
+    [head] = await trial.enqueue(1, key="k", delay=3600.0)
+    [hesitant] = await trial.enqueue(1, "hesitant", key="k")
+    [last] = await trial.enqueue(1, key="k")
+    await trial.admin.execute("UPDATE orders_outbox SET replays = 1 WHERE sequence = $1", head)
+    async with trial.running():
+        await trial.until_published(2, 8.0)
+    assert trial.journal.delivered() == [hesitant, last]
 
 
 async def test_a_new_leader_waits_for_the_leases_of_a_key(trial: Trial) -> None:

@@ -85,12 +85,40 @@ MUTATIONS: Final = (
         breaks="A claim whose answer was lost is not undone.",
         promise="Trouble with the database costs no message an attempt.",
         file="outbox_core/relay/claimer.py",
-        old="self._unknown.append((claim, keys))",
+        old="self.unknown.add(claim, keys)",
         new="pass",
         tests=(
             (
                 f"{_RELAY}/test_database_away.py"
                 "::test_a_claim_whose_answer_was_lost_is_undone_and_charges_nothing"
+            ),
+        ),
+    ),
+    Mutation(
+        name="unknown-claims-undone-once",
+        breaks="A claim whose client has gone is undone before the database is through with it, and not again.",
+        promise="Trouble with the database costs no message an attempt.",
+        file="outbox_core/relay/unknown.py",
+        old="if found or over:",
+        new="if lost.tried:",
+        tests=(
+            (
+                f"{_RELAY}/test_database_away.py"
+                "::test_a_claim_that_commits_after_its_client_has_gone_is_undone_all_the_same"
+            ),
+        ),
+    ),
+    Mutation(
+        name="waiting-replays-take-places",
+        breaks="A replayed message that waits counts among the first of its key.",
+        promise="Replayed messages hold nobody up.",
+        file="outbox_core/stores/postgres/queries/follow.sql",
+        old="replays = 0\n                        OR available_at <= now()",
+        new="true OR replays = 0\n                        OR available_at <= now()",
+        tests=(
+            (
+                f"{_RELAY}/test_order.py"
+                "::test_a_replayed_message_that_waits_does_not_keep_a_failed_one_behind_it"
             ),
         ),
     ),

@@ -94,8 +94,19 @@ MUTATIONS: Final = (
         breaks="A stop lets a dispatch go on for as long as it likes.",
         promise="A stopped relay is gone within its grace and a second.",
         file=_OUTLET,
-        old="while self._workers and (left := self._stop_by - clock.now()) > 0:",
-        new="while self._workers and (left := _HASTE_SECONDS):",
+        old="self._halting = asyncio.get_running_loop().call_at(deadline, self._end_dispatches)",
+        new="self._halting = asyncio.get_running_loop().call_at(deadline + 60, self._end_dispatches)",
         tests=(f"{_RELAY}/test_leases.py::test_a_stop_ends_in_its_time_whatever_the_broker_does[hanging]",),
+    ),
+    Mutation(
+        name="dispatches-after-a-stop",
+        breaks="A stop that waits for the database lets further dispatches begin meanwhile.",
+        promise="Nothing is begun after a stop.",
+        file="outbox_core/relay/run.py",
+        old="lane.halt(self._deadline)",
+        new="pass",
+        tests=(
+            "tests/unit/test_relay_halt.py::test_nothing_is_begun_after_a_stop_while_a_claim_is_not_answered",
+        ),
     ),
 )

@@ -21,6 +21,12 @@ WITH leader AS MATERIALIZED (
                     AND (message.tenant_id, message.key, sequence)
                         < (wanted.tenant_id, wanted.key, 9223372036854775807)
                     AND message.key IS NOT NULL AND published_at IS NULL AND dead_at IS NULL
+                    -- A replayed one holds nobody up: while it waits it does not count among the first.
+                    AND (
+                        replays = 0
+                        OR available_at <= now()
+                        AND (locked_at IS NULL OR locked_at < now() - make_interval(secs => $3))
+                    )
                 ORDER BY message.tenant_id, message.key, sequence
                 LIMIT wanted.rows
                 FOR UPDATE SKIP LOCKED

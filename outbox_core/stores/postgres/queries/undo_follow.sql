@@ -13,6 +13,7 @@ WHERE id = ANY (ARRAY(
             AND (message.tenant_id, message.key, sequence)
                 < (wanted.tenant_id, wanted.key, 9223372036854775807)
             AND message.key IS NOT NULL AND published_at IS NULL AND dead_at IS NULL
+            AND (replays = 0 OR lock_token = $1)
         ORDER BY message.tenant_id, message.key, sequence
         LIMIT wanted.rows
     ) AS head

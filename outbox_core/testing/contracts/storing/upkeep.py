@@ -15,7 +15,7 @@ from outbox_core.record import State
 from outbox_core.store import Election, Failure, Row, Store
 from outbox_core.testing.contracts.driving import expect
 from outbox_core.testing.contracts.storing.claims import TOPIC
-from outbox_core.testing.contracts.storing.scene import Scene, at_work, equal, ids, key_id, leases
+from outbox_core.testing.contracts.storing.scene import Scene, at_work, equal, failure, ids, key_id, leases
 from outbox_core.upkeep import Kept, Order
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class Yard(Scene):
         """Write messages and have them die, in the order given."""
         wanted = await self._leased(*messages)
         for row in wanted:
-            failure = Failure(row.id, row.token, error, 0.0, refund=False, dead=True)
-            await self.store.fail(self.table, [failure])
+            death = Failure(row.id, row.token, error, 0.0, refund=False, dead=True)
+            await self.store.fail(self.table, [death])
         return [message.event_id for message in messages]
 
     async def published(self, *messages: Message) -> list[UUID]:
@@ -224,6 +224,18 @@ class UpkeepContract:
             equal(followed.count, 2, "followed")
             equal(await yard.letters.release("k", **_BECAUSE), None, "released in flight")
             equal(await yard.letters.release("nobody's", **_BECAUSE), None, "released of no key")
+
+    async def test_a_replayed_message_that_waits_takes_nobodys_place(self, database: Database) -> None:
+        async with _looked_after(database) as yard:
+            await yard.dead(Message(TOPIC, 1, key="k"))
+            await yard.letters.replay(await yard.letters.plan(Filter(topic=TOPIC)), **_BECAUSE)
+            (replayed,) = await yard.claim()
+            await yard.store.fail(yard.table, [failure(replayed, delay=3600.0)])
+            second = Message(TOPIC, 2, key="k")
+            await yard.write(second)
+            followed = await yard.store.follow(yard.table, yard.terms(), {key_id("k"): 1})
+            equal(ids(followed.rows()), [second.event_id], "followed")
+            equal(dict(followed.hidden), {}, "whoever is before it")
 
     async def test_pending_messages_are_put_off_and_brought_forward(self, database: Database) -> None:
         async with _looked_after(database) as yard:

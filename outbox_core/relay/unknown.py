@@ -1,0 +1,52 @@
+"""Claims whose answer was lost: what they may have leased is given back, and not nobody's until the leases end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from outbox_core.relay import clock
+
+if TYPE_CHECKING:
+    from outbox_core.store import Claim, KeyId, Place, Store
+    from outbox_core.table import TableName
+
+
+@dataclass(slots=True)
+class _Lost:
+    claim: Claim
+    keys: Mapping[KeyId, int]
+    over: float
+    """From then on the database is not at it any more, whoever has gone."""
+    tried: bool = False
+
+
+class UnknownClaims:
+    """Undone as soon as the database answers. A claim of which nothing is found then may still be at work in a session
+    whose client has gone, and commit after that: it is undone once more when it cannot be any longer."""
+
+    def __init__(
+        self, table: TableName, store: Store, timeout: float, returned: Callable[[Place], None]
+    ) -> None:
+        self._table = table
+        self._store = store
+        self._timeout = timeout
+        self._returned = returned
+        self._lost: list[_Lost] = []
+
+    def add(self, claim: Claim, keys: Mapping[KeyId, int]) -> None:
+        self._lost.append(_Lost(claim, keys, clock.now() + self._timeout))
+
+    async def undo(self, *, last_chance: bool = False) -> None:
+        """Give back what can be found; by ``last_chance`` nobody will look again."""
+        for lost in [each for each in self._lost if last_chance or self._is_time(each)]:
+            over = clock.now() >= lost.over
+            found = await self._store.undo(self._table, lost.claim, lost.keys)
+            lost.tried = True
+            if found or over:
+                self._lost.remove(lost)
+            self._returned(lost.claim.since)
+
+    def _is_time(self, lost: _Lost) -> bool:
+        return not lost.tried or clock.now() >= lost.over

@@ -1,0 +1,87 @@
+"""A stop is heard at once, also while the database does not answer: nothing more is begun, and the deadline holds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import anyio
+import pytest
+
+from outbox_core.message import Message
+from outbox_core.meta import DispatchedMessage
+from outbox_core.outbox import Outbox
+from outbox_core.relay import Relay
+from outbox_core.store import Claim, Leased
+from outbox_core.stores.memory.store import MemoryStore
+from outbox_core.table import TableName
+
+TABLE = TableName("public", "orders_outbox")
+MESSAGES = 20
+
+
+class Silent(MemoryStore):
+    """Answers its first claim, and then none until it is aborted. As with PostgreSQL, calls are carried through."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(database=store.database)
+        self.asked = asyncio.Event()
+        self._claimed = False
+        self._aborted = asyncio.Event()
+
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
+        if self._claimed:
+            self.asked.set()
+            with anyio.CancelScope(shield=True):
+                await self._aborted.wait()
+        leased = await super().claim(table, claim)
+        self._claimed = self._claimed or leased.count > 0
+        return leased
+
+    def abort(self) -> None:
+        self._aborted.set()
+        super().abort()
+
+
+async def stopped(grace: float, *, deaf: bool) -> tuple[MemoryStore, float, int]:
+    """Stop a relay that waits for an answer; its store, how long it took to be gone, and what was begun meanwhile."""
+    store, begun = MemoryStore(), 0
+
+    async def deliver(_: DispatchedMessage) -> None:
+        nonlocal begun
+        begun += 1
+        until = time.monotonic() + (5.0 if deaf else 0.05)
+        while time.monotonic() < until:
+            try:
+                await asyncio.sleep(0.05)
+            except asyncio.CancelledError:
+                if not deaf:
+                    raise
+
+    async with store.transaction() as tx:
+        await Outbox(TABLE).enqueue_many(tx, [Message("a.b.v1", n) for n in range(MESSAGES)])
+    silent = Silent(store)
+    relay = Relay(lambda: silent, table=TABLE, dispatcher=deliver, batch_size=MESSAGES, concurrency=1)
+    async with asyncio.timeout(30):
+        await relay.start()
+        await silent.asked.wait()
+        asked, before = time.monotonic(), begun
+        await relay.stop(grace)
+        await relay.wait()
+    return store, time.monotonic() - asked, begun - before
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_begun_after_a_stop_while_a_claim_is_not_answered() -> None:
+    store, _, begun = await stopped(1.0, deaf=False)
+    assert begun <= 1  # whatever was on its way to the dispatcher
+    rows = store.table(TABLE).rows.values()
+    assert [row for row in rows if row.lock_token is not None] == []
+    assert {row.attempts for row in rows if row.published_at is None} == {0}
+    assert any(row.published_at is None for row in rows)
+
+
+@pytest.mark.asyncio
+async def test_a_silent_database_and_a_deaf_dispatcher_do_not_add_up() -> None:
+    _, took, _ = await stopped(0.0, deaf=True)
+    assert took < 1.0
