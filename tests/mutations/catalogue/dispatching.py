@@ -94,8 +94,8 @@ MUTATIONS: Final = (
         breaks="A stop lets a dispatch go on for as long as it likes.",
         promise="A stopped relay is gone within its grace and a second.",
         file=_OUTLET,
-        old="self._halting = asyncio.get_running_loop().call_at(deadline, self._end_dispatches)",
-        new="self._halting = asyncio.get_running_loop().call_at(deadline + 60, self._end_dispatches)",
+        old="if deadline < self._stop_by:",
+        new="if deadline < 0:",
         tests=(f"{_RELAY}/test_leases.py::test_a_stop_ends_in_its_time_whatever_the_broker_does[hanging]",),
     ),
     Mutation(
