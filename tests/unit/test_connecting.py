@@ -94,7 +94,8 @@ def test_a_url_that_cannot_be_used_says_what_is_wrong_and_shows_nothing(url: str
     [
         "postgresql://",
         "postgres://u:p%40%2F@db:6432/shop?sslmode=require&application_name=a@b",
-        "postgresql://u:p@one:1,two,[::1]:3/shop",
+        "postgresql://u:p@one:1,two,three:3/shop",
+        "postgresql://u:p@[::1]:3/shop",
         "postgresql://u@/shop?host=/run/pg",
         "postgresql://%2Frun%2Fpg/shop",
         "postgresql://db:/shop",
