@@ -31,16 +31,16 @@ class Benchmark:
 
 
 BENCHMARKS = {
-    "enqueue": Benchmark("benchmarks.enqueue", "enqueue", 4, 22, 90),
-    "hot_path": Benchmark("benchmarks.hot_path", "hot path", 2, 7, 120),
-    "drain": Benchmark("benchmarks.drain", "drain", 6, 26, 240),
-    "long_drain": Benchmark("benchmarks.long_drain", "long drain", 4, 14, 230),
-    "peers": Benchmark("benchmarks.peers.beside", "peers", 15, 50, 230),
-    "brokers": Benchmark("benchmarks.brokers", "brokers", 20, 50, 220),
-    "latency": Benchmark("benchmarks.latency", "commit to dispatcher", 8, 36, 240),
-    "claim_cost": Benchmark("benchmarks.claim_cost", "claim", 9, 52, 430),
-    "scale": Benchmark("benchmarks.scale", "scale", 5, 20, 150),
-    "cleaner": Benchmark("benchmarks.cleaner", "cleaner", 5, 18, 120),
+    "enqueue": Benchmark("benchmarks.enqueue", "enqueue", 4, 19, 150),
+    "hot_path": Benchmark("benchmarks.hot_path", "hot path", 2, 6, 165),
+    "drain": Benchmark("benchmarks.drain", "drain", 6, 49, 235),
+    "long_drain": Benchmark("benchmarks.long_drain", "long drain", 4, 14, 207),
+    "peers": Benchmark("benchmarks.peers.beside", "peers", 15, 45, 168),
+    "brokers": Benchmark("benchmarks.brokers", "brokers", 20, 44, 226),
+    "latency": Benchmark("benchmarks.latency", "commit to dispatcher", 8, 29, 282),
+    "claim_cost": Benchmark("benchmarks.claim_cost", "claim", 9, 45, 411),
+    "scale": Benchmark("benchmarks.scale", "scale", 5, 20, 129),
+    "cleaner": Benchmark("benchmarks.cleaner", "cleaner", 5, 13, 117),
 }
 
 
