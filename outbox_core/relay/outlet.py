@@ -71,7 +71,7 @@ class Outlet:
         self._stopping = False
         self._stop_by = inf
         self._halting: asyncio.TimerHandle | None = None
-        self._ended_at: float | None = None
+        self._ended_at = inf
 
     def poke(self) -> None:
         """Something changed: rows came, or the destination did. Sets as many tasks to work as there is work for."""
@@ -119,27 +119,26 @@ class Outlet:
         """Wait until what is with the dispatcher has ended, or was cut off; what does not heed that is left behind."""
         self.halt(deadline)
         try:
-            while self._workers and (left := self._left()) > 0:
-                tasks = filter(None, [worker.task for worker in self._workers])
-                await asyncio.wait(tasks, timeout=min(left, _HASTE_SECONDS))
+            while self._workers and (left := self._stop_by - clock.now()) > 0:
+                await asyncio.wait(self._tasks(), timeout=min(left, _HASTE_SECONDS))
         finally:
             self._end_dispatches()
+        if tasks := self._tasks():
+            await asyncio.wait(tasks, timeout=self._ended_at + OVERTIME / 2 - clock.now())
         for timer in (self._timer, self._halting):
             if timer is not None:
                 timer.cancel()
         for worker in list(self._workers):
             self._leave_behind(worker, "its cancellation")
 
-    def _left(self) -> float:
-        """Seconds until whoever has not ended is left behind."""
-        cut_off = self._stop_by if self._ended_at is None else self._ended_at
-        return cut_off + OVERTIME / 2 - clock.now()
-
     def _end_dispatches(self) -> None:
-        if self._ended_at is None:
+        if self._ended_at == inf:
             self._ended_at = clock.now()
-            for task in filter(None, [worker.task for worker in self._workers]):
+            for task in self._tasks():
                 task.cancel()
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [worker.task for worker in self._workers if worker.task is not None]
 
     def _start(self) -> None:
         worker = Worker()

@@ -280,7 +280,7 @@ async def test_without_its_listener_a_relay_finds_messages_by_looking(
         for sequence in range(2, 5):
             await asyncio.sleep(poll / 2)  # by then it is calm: after work a relay looks at once for a while
             await trial.enqueue(1)
-            assert await trial.until_published(sequence, 5.0) < poll + 1.0
+            assert await trial.until_published(sequence, 3.0) < poll + 0.5
 
 
 async def test_an_idle_relay_asks_little(server: PostgresServer, breakable: Trial) -> None:
