@@ -22,6 +22,11 @@ BEGINNING: Final[Place] = (datetime(1, 1, 2, tzinfo=UTC), 0)
 """Before every row."""
 
 
+def place_of(due: float, sequence: int) -> Place:
+    """The place of a row that is due so many seconds after 1970; true to the microsecond until the year 2242."""
+    return (datetime.fromtimestamp(due, UTC), sequence)
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """The terms of a claim.
@@ -56,7 +61,8 @@ class Row:
     id: UUID
     token: UUID
     message: DispatchedMessage
-    available_at: datetime
+    due: float
+    """Its ``available_at``, in seconds since 1970."""
     key_id: KeyId | None
     recovered: bool = False
     """Whether the lease before this one ended without an outcome: its owner crashed or froze, maybe over this row."""
@@ -66,7 +72,7 @@ class Row:
 
     @property
     def place(self) -> Place:
-        return (self.available_at, self.message.meta.sequence)
+        return place_of(self.due, self.message.meta.sequence)
 
 
 class Span(NamedTuple):
@@ -203,17 +209,18 @@ class Store(Protocol):
     async def publish(
         self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, delete: bool
     ) -> set[UUID]:
-        """Mark (or delete) rows as acknowledged, given as ``(id, token)``; the ids whose lease still held."""
+        """Mark (or delete) rows as acknowledged, given as ``(id, token)``; the ids whose lease was lost, of which
+        nothing was written."""
         ...
 
     async def fail(self, table: TableName, failures: Sequence[Failure]) -> set[UUID]:
-        """Put rows off or give them up; the ids whose lease still held."""
+        """Put rows off or give them up; the ids whose lease was lost."""
         ...
 
     async def release(
         self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, restamp: bool
     ) -> set[UUID]:
-        """Give rows back undispatched, attempts refunded; the ids whose lease still held. With ``restamp`` they become
+        """Give rows back undispatched, attempts refunded; the ids whose lease was lost. With ``restamp`` they become
         due as of now, so that other relays, which may have read past them, see them."""
         ...
 

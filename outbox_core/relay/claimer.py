@@ -250,12 +250,12 @@ class Claimer:
         alone, others = singled_out(leased, self._settings.max_attempts)
         if others:
             leases = [(row.id, row.token) for row in others]
-            applied = await self._store.release(self._table, leases, restamp=not self._settings.single_active)
+            lost = await self._store.release(self._table, leases, restamp=not self._settings.single_active)
             self.returned(others)
-            report_lost(self._table, others, applied, "release", self._observe)
-            if applied:
+            report_lost(self._table, others, lost, "release", self._observe)
+            if len(lost) < len(others):
                 reason = "a message that may crash its relay goes alone"
-                self._observe(Released(self._table, len(applied), reason))
+                self._observe(Released(self._table, len(others) - len(lost), reason))
         return alone
 
     async def _look(self) -> None:

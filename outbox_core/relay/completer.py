@@ -167,16 +167,16 @@ class Completer:
         if batch.seconds:
             self._observe(Dispatched(self._table, metas, batch.seconds))
             batch.seconds = []
-        applied = await self._store.publish(
+        lost = await self._store.publish(
             self._table, [(row.id, row.token) for row in rows], delete=self._delete
         )
-        if batch.unsure and len(applied) < len(rows):
-            applied |= await self._published_before([row for row in rows if row.id not in applied])
+        if lost:
+            if batch.unsure:
+                lost -= await self._published_before([row for row in rows if row.id in lost])
+            metas = [row.message.meta for row in rows if row.id not in lost]
         batch.published = []
-        report_lost(self._table, rows, applied, "publish", self._observe)
-        if applied:
-            if len(applied) < len(rows):
-                metas = [row.message.meta for row in rows if row.id in applied]
+        report_lost(self._table, rows, lost, "publish", self._observe)
+        if metas:
             self._observe(Published(self._table, metas))
         self._resolved(rows)
 
@@ -184,16 +184,16 @@ class Completer:
         if not batch.failed:
             return
         verdicts = batch.failed
-        applied = await self._store.fail(
+        lost = await self._store.fail(
             self._table,
             [Failure(v.row.id, v.row.token, v.error, v.delay, v.refund, v.dead) for v in verdicts],
         )
-        if batch.unsure and len(applied) < len(verdicts):
-            applied |= await self._dead_before([v for v in verdicts if v.dead and v.row.id not in applied])
+        if lost and batch.unsure:
+            lost -= await self._dead_before([v for v in verdicts if v.dead and v.row.id in lost])
         batch.failed = []
-        report_lost(self._table, [verdict.row for verdict in verdicts], applied, "fail", self._observe)
+        report_lost(self._table, [verdict.row for verdict in verdicts], lost, "fail", self._observe)
         for verdict in verdicts:
-            if verdict.row.id not in applied:
+            if verdict.row.id in lost:
                 continue
             meta = verdict.row.message.meta
             if verdict.dead:
@@ -210,13 +210,13 @@ class Completer:
         if not batch.released:
             return
         rows = batch.released
-        applied = await self._store.release(
+        lost = await self._store.release(
             self._table, [(row.id, row.token) for row in rows], restamp=self._restamp
         )
         batch.released = []
-        report_lost(self._table, rows, applied, "release", self._observe)
-        if applied:
-            self._observe(Released(self._table, len(applied), ", ".join(sorted(batch.reasons))))
+        report_lost(self._table, rows, lost, "release", self._observe)
+        if len(lost) < len(rows):
+            self._observe(Released(self._table, len(rows) - len(lost), ", ".join(sorted(batch.reasons))))
         self._released(rows)
         self._resolved(rows)
 
@@ -249,11 +249,11 @@ class Completer:
 
 
 def report_lost(
-    table: TableName, rows: Sequence[Row], applied: set[UUID], write: str, observe: Callable[[Event], None]
+    table: TableName, rows: Sequence[Row], lost: set[UUID], write: str, observe: Callable[[Event], None]
 ) -> None:
     """Tell of the rows to which a write did nothing, because their leases were somebody else's by then."""
-    if len(applied) == len(rows):
+    if not lost:
         return
     for row in rows:
-        if row.id not in applied:
+        if row.id in lost:
             observe(LeaseLost(table, row.message.meta, write))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 import anyio
@@ -10,7 +11,10 @@ from outbox_core.relay import clock
 
 _EAGER_SECONDS: Final = 0.06
 """Hints of a writing process come at most every 50 ms; what it commits in between is found by looking."""
-_EAGER_PAUSE_SECONDS: Final = 0.002
+_EAGER_PAUSE_SECONDS: Final = 0.001
+_EAGER_PARTS: Final = 8
+"""The pause between two looks is the one above or, if that is longer, one in so many parts of the time since work was
+found: what comes often is found at once, and what comes seldom is not looked for a thousand times a second."""
 _SWEEP_SECONDS: Final = 1.0
 _SWEEP_COST: Final = 100
 """A sweep is followed by so many times its own duration without one, so that few claims are as slow as it is."""
@@ -35,7 +39,7 @@ class Wakeups:
     def __init__(self, poll_interval: float) -> None:
         self._poll_interval = poll_interval
         self._event = anyio.Event()
-        self._eager_until = 0.0
+        self._stirred_at = -inf
         self._waits_until = 0.0
         self.hinted_at = 0.0
         """When the last hint came."""
@@ -43,12 +47,12 @@ class Wakeups:
     def hint(self) -> None:
         """There may be work."""
         self.hinted_at = clock.now()
-        self._eager_until = self.hinted_at + _EAGER_SECONDS
+        self._stirred_at = self.hinted_at
         self._event.set()
 
     def worked(self) -> None:
         """There was work, so more may follow."""
-        self._eager_until = clock.now() + _EAGER_SECONDS
+        self._stirred_at = clock.now()
 
     def interrupt(self) -> None:
         """End the wait in progress, or the next one, at once."""
@@ -62,13 +66,15 @@ class Wakeups:
     @property
     def idle(self) -> bool:
         """Whether there has been neither work nor a hint lately."""
-        return clock.now() >= self._eager_until
+        return clock.now() - self._stirred_at >= _EAGER_SECONDS
 
     async def wait(self, at_most: float) -> None:
         """Wait for a hint, the next look or ``at_most`` seconds, whichever comes first."""
-        pause = self._poll_interval if self.idle else _EAGER_PAUSE_SECONDS
+        now = clock.now()
+        quiet = now - self._stirred_at
+        pause = self._poll_interval if self.idle else max(_EAGER_PAUSE_SECONDS, quiet / _EAGER_PARTS)
         seconds = min(pause, max(at_most, 0.0))
-        self._waits_until = clock.now() + seconds
+        self._waits_until = now + seconds
         with anyio.move_on_after(seconds):
             await self._event.wait()
         self._waits_until = 0.0

@@ -95,9 +95,9 @@ class TellingStore(PostgresStore):
         for row, token in leases:
             by_token.setdefault(token, []).append(row)
         number = self._account.presents(write, by_token)
-        applied = await work
-        self._account.hears(number, [row for row, _ in leases if row not in applied])
-        return applied
+        lost = await work
+        self._account.hears(number, [row for row, _ in leases if row in lost])
+        return lost
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,15 +175,15 @@ class FaultyStore:
             good = {name for name, token in leases if name in rows and rows[name].lock_token == token}
             stale = [rows[name] for name, _ in leases if name in rows and name not in good]
             before = repr(stale)
-            applied = await write()
-            if applied != good or repr(stale) != before:
+            lost = await write()
+            if lost != {name for name, _ in leases} - good or repr(stale) != before:
                 self._record.violated("O5", f"a stale {name} was accepted, or a good one refused")
             if len(good) < len(leases):
                 self._record.counts["stale write refused"] += len(leases) - len(good)
             if any(row.lock_token is not None for row in stale):
                 self._record.counts["stale write against another's lease refused"] += 1
-            self._record.say(f"{name} {table} {len(applied)} of {len(leases)}")
-            return applied
+            self._record.say(f"{name} {table} {len(leases) - len(lost)} of {len(leases)}")
+            return lost
 
         return await self.call(name, written)
 

@@ -21,7 +21,7 @@ START = datetime(2030, 1, 1, tzinfo=UTC)
 def rows_of(token: UUID, *sequences: int) -> list[Row]:
     metas = [Meta("public.t", NIL, "a.b.v1", uuid4(), number, 1, 0, "k", {}, START) for number in sequences]
     return [
-        Row(uuid4(), token, DispatchedMessage(meta, b"12345", "application/json"), START, (NIL, "k"))
+        Row(uuid4(), token, DispatchedMessage(meta, b"12345", "application/json"), 0.0, (NIL, "k"))
         for meta in metas
     ]
 

@@ -23,7 +23,7 @@ START = datetime(2030, 1, 1, tzinfo=UTC)
 def row(sequence: int, key: str | None = "k") -> Row:
     meta = Meta("public.t", NIL, "a.b.v1", uuid4(), sequence, 1, 0, key, {}, START)
     message = DispatchedMessage(meta, b"", "application/json")
-    return Row(uuid4(), uuid4(), message, START, None if key is None else (NIL, key))
+    return Row(uuid4(), uuid4(), message, 0.0, None if key is None else (NIL, key))
 
 
 def admit(

@@ -20,7 +20,7 @@ def row(
 ) -> Row:
     meta = Meta("public.t", NIL, "a.b.v1", uuid4(), sequence, attempts, replays, key, {}, START)
     key_id = None if key is None else (NIL, key)
-    return Row(uuid4(), uuid4(), DispatchedMessage(meta, b"", "application/json"), START, key_id, recovered)
+    return Row(uuid4(), uuid4(), DispatchedMessage(meta, b"", "application/json"), 0.0, key_id, recovered)
 
 
 def test_one_lost_lease_is_no_suspicion() -> None:

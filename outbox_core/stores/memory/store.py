@@ -158,7 +158,7 @@ class MemoryStore:
             row.published_at, row.last_error = now, None
             if delete:
                 del memory.rows[row.record.event_id]
-        return set(rows)
+        return {lease[0] for lease in leases} - rows.keys()
 
     async def fail(self, table: TableName, failures: Sequence[Failure]) -> set[UUID]:
         memory, now = await self._step(table)
@@ -174,7 +174,7 @@ class MemoryStore:
                 row.dead_at = now
             else:
                 row.available_at = now + timedelta(seconds=failure.delay)
-        return set(rows)
+        return {failure.id for failure in failures} - rows.keys()
 
     async def release(
         self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, restamp: bool
@@ -186,7 +186,7 @@ class MemoryStore:
             row.attempts -= 1
             if restamp:
                 row.available_at = now
-        return set(rows)
+        return {lease[0] for lease in leases} - rows.keys()
 
     async def resolved(self, table: TableName, ids: Collection[UUID]) -> dict[UUID, Resolution]:
         memory, _ = await self._step(table)
@@ -303,4 +303,4 @@ def _row(table: TableName, token: UUID, row: MemoryRow) -> Row:
         tracestate=record.tracestate,
     )
     message = DispatchedMessage(meta, _payload(row), record.content_type or "application/json")
-    return Row(row.id, token, message, row.available_at, row.key_id, row.is_recovered)
+    return Row(row.id, token, message, row.available_at.timestamp(), row.key_id, row.is_recovered)

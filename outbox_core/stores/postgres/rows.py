@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -18,13 +19,14 @@ from asyncpg.pgproto import pgproto
 from outbox_core.errors import StorageUnavailable
 from outbox_core.headers import NO_HEADERS
 from outbox_core.meta import DispatchedMessage, Meta
-from outbox_core.store import Claim, KeyId, Leased, Predecessor, Row
+from outbox_core.store import Claim, KeyId, Leased, Predecessor, Row, place_of
 
 if TYPE_CHECKING:
     from outbox_core.table import TableName
 
 
 _PLACE: Final = itemgetter(9, 6)
+_moment: Final = datetime.fromtimestamp
 _PAYLOAD: Final = itemgetter(3)
 _RECOVERED: Final = itemgetter(15)
 _HIDDEN: Final = 16
@@ -48,7 +50,7 @@ def leased(table: TableName, claim: Claim, records: list[Any]) -> Leased:
     return Leased(
         count=len(records),
         bytes=sum(map(len, map(_PAYLOAD, records))),
-        last=_PLACE(records[-1]),
+        last=place_of(*_PLACE(records[-1])),
         recovered=any(map(_RECOVERED, records)),
         hidden={} if claim.term is None else _hidden(records),
         rows=cache(lambda: _rows(table, claim.token, records)),
@@ -70,10 +72,11 @@ def _rows(table: TableName, token: UUID, records: Sequence[Sequence[Any]]) -> li
     name = str(table)
     # The driver's own kind, which it writes out quicker: the token goes back to it with every row.
     token = pgproto.UUID(token.bytes)
+    tenant: UUID = records[0][1]
     rows: list[Row] = []
     for record in records:
         (row_id, tenant_id, topic, payload, content_type, event_id, sequence, created_at,
-         attempts, available_at, key, headers, traceparent, tracestate, replays, recovered, _) = record  # fmt: skip
+         attempts, due, key, headers, traceparent, tracestate, replays, recovered, _) = record  # fmt: skip
         meta: Any = _Meta()
         meta.table = name
         meta.tenant_id = tenant_id
@@ -84,7 +87,7 @@ def _rows(table: TableName, token: UUID, records: Sequence[Sequence[Any]]) -> li
         meta.replays = replays
         meta.key = key
         meta.headers = NO_HEADERS if headers is None else _decoded(headers)
-        meta.created_at = created_at
+        meta.created_at = _moment(created_at, UTC)
         meta.traceparent = traceparent
         meta.tracestate = tracestate
         meta.__class__ = Meta
@@ -93,6 +96,11 @@ def _rows(table: TableName, token: UUID, records: Sequence[Sequence[Any]]) -> li
         message.payload = payload
         message.content_type = content_type
         message.__class__ = DispatchedMessage
-        key_id = None if key is None else (tenant_id, key)
-        rows.append(Row(row_id, token, message, available_at, key_id, recovered))
+        key_id: KeyId | None = None
+        if key is not None:
+            if tenant_id != tenant:
+                tenant = tenant_id
+            # The same object as in the row before where it is the same tenant: its hash, which is dear, is known.
+            key_id = (tenant, key)
+        rows.append(Row(row_id, token, message, due, key_id, recovered))
     return rows

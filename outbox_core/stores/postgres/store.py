@@ -148,20 +148,20 @@ class PostgresStore:
     async def publish(
         self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, delete: bool
     ) -> set[UUID]:
-        statement = "publish_delete" if delete else "publish"
-        some: list[UUID] | None = (await self._fetch(table, statement, "complete", *_columns(leases, 2)))[0][
-            0
-        ]
-        return {lease[0] for lease in leases} if some is None else set(some)
+        ids, tokens = _columns(leases, 2)
+        found = await self._fetch(table, "publish_delete" if delete else "publish", "complete", ids, tokens)
+        some: list[UUID] | None = found[0][0]
+        return set() if some is None else set(ids).difference(some)
 
     async def fail(self, table: TableName, failures: Sequence[Failure]) -> set[UUID]:
         columns = _columns([(f.id, f.token, f.error, f.delay, f.refund, f.dead) for f in failures], 6)
-        return _ids(await self._fetch(table, "fail", "complete", *columns))
+        return _lost(columns[0], await self._fetch(table, "fail", "complete", *columns))
 
     async def release(
         self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, restamp: bool
     ) -> set[UUID]:
-        return _ids(await self._fetch(table, "release", "complete", *_columns(leases, 2), restamp))
+        ids, tokens = _columns(leases, 2)
+        return _lost(ids, await self._fetch(table, "release", "complete", ids, tokens, restamp))
 
     async def resolved(self, table: TableName, ids: Collection[UUID]) -> dict[UUID, Resolution]:
         rows = await self._fetch(table, "resolved", "complete", list(ids))
@@ -193,5 +193,5 @@ def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
 
 
-def _ids(rows: Sequence[Sequence[Any]]) -> set[UUID]:
-    return {row[0] for row in rows}
+def _lost(ids: Sequence[UUID], applied: Sequence[Sequence[Any]]) -> set[UUID]:
+    return set() if len(applied) == len(ids) else set(ids).difference(row[0] for row in applied)

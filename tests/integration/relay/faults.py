@@ -11,6 +11,7 @@ import signal
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, cast
+from uuid import UUID
 
 from outbox_core.errors import StorageTimeout
 from outbox_core.store import Election, Leased, Store
@@ -54,9 +55,14 @@ class Faults:
         return point == self._point
 
     async def around(
-        self, name: str, work: Callable[[], Coroutine[Any, Any, T]], *, counts: bool = True
+        self,
+        name: str,
+        work: Callable[[], Coroutine[Any, Any, T]],
+        *,
+        changed: Callable[[T], bool] | None = None,
     ) -> T:
-        """Do a step with its three moments: before it is sent, while the database may be at it, and after."""
+        """Do a step with its three moments: before it is sent, while the database may be at it, and after, which is one
+        only if something ``changed``."""
         self.reached(f"{name}.before")
         if self.expects(f"{name}.during"):
             task = asyncio.ensure_future(work())
@@ -66,10 +72,10 @@ class Faults:
             result = await task
         else:
             result = await work()
-        changed = result.count if isinstance(result, Leased) else result
-        if counts or changed:
+        counts = changed is None or changed(result)
+        if counts:
             self.reached(f"{name}.after")
-        if changed and name == self._loses:
+        if counts and name == self._loses:
             self._loses = ""
             self._journal.write("lost", step=name)
             raise StorageTimeout(f"the answer to {name} was lost")
@@ -95,12 +101,23 @@ class FaultyStore:
                 return method(*arguments, **options)
             if name == "claim" and not arguments[1].limit:
                 return method(*arguments, **options)
-            return self._faults.around(name, lambda: method(*arguments, **options), counts=False)
+            return self._faults.around(
+                name,
+                lambda: method(*arguments, **options),
+                changed=lambda result: _rows_changed(arguments[1], result) > 0,
+            )
 
         return step
 
     def election(self, table: TableName) -> Election:
         return FaultyElection(self._store.election(table), self._faults)
+
+
+def _rows_changed(given: Any, result: Leased | set[UUID] | int) -> int:
+    """By a claim, by an undo, which counts them, or by a write of ``given`` leases, which names the lost ones."""
+    if isinstance(result, Leased):
+        return result.count
+    return result if isinstance(result, int) else len(given) - len(result)
 
 
 class FaultyElection:

@@ -79,11 +79,11 @@ class Table(RuleBasedStateMachine):
         apply: Callable[[Expected], None],
     ) -> None:
         """An owner, however late, writes rows of its own in one statement: exactly those it still holds change."""
-        applied = self.run(statement)
+        lost = self.run(statement)
         for row in rows:
             expected = self.rows.get(row.message.meta.event_id)
             held = expected is not None and expected.token == owner.claim.token
-            assert (row.id in applied) is held
+            assert (row.id not in lost) is held
             if expected is not None and held:
                 apply(expected)
 

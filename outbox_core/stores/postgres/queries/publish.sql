@@ -1,4 +1,4 @@
--- Mark rows as acknowledged by the broker, each under its own lease. The ids come back only when some had lost theirs.
+-- Mark rows as acknowledged by the broker, each under its own lease. Their ids come back only when others had lost theirs.
 WITH published AS (
     UPDATE {table} AS message
     SET published_at = now(), locked_at = NULL, lock_token = NULL, last_error = NULL

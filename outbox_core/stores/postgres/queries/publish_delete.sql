@@ -1,4 +1,4 @@
--- Delete rows acknowledged by the broker, each under its own lease. The ids come back only when some had lost theirs.
+-- Delete rows acknowledged by the broker, each under its own lease. Their ids come back only when others had lost theirs.
 WITH published AS (
     DELETE FROM {table} AS message
     USING unnest($1::uuid[], $2::uuid[]) AS done (id, token)

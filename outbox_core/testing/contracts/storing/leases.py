@@ -25,13 +25,13 @@ class LeaseContract:
             row = await scene.claim_one()
             await scene.store.fail(scene.table, [failure(row)])
             (row,) = await scene.claim_when_due()
-            done = await scene.store.publish(scene.table, leases([row]), delete=False)
-            equal(done, {row.id}, "ids whose lease held")
+            lost = await scene.store.publish(scene.table, leases([row]), delete=False)
+            equal(lost, NOBODY, "ids whose lease was lost")
             stored = await scene.look(message)
             equal((stored.state, stored.attempts, stored.last_error), (State.PUBLISHED, 2, None), "the row")
             expect(stored.published_at is not None, "published_at is not set")
             again = await scene.store.publish(scene.table, leases([row]), delete=False)
-            equal(again, NOBODY, "ids of a second publication")
+            equal(again, {row.id}, "ids lost of a second publication")
             equal(await scene.claim(lock_ttl=0.0), [], "rows to claim")
 
     async def test_publishing_may_delete_the_row(self, database: Database) -> None:
@@ -39,7 +39,7 @@ class LeaseContract:
         async with at_work(database) as scene:
             await scene.write(message, other)
             row = await scene.claim_one(limit=1)
-            equal(await scene.store.publish(scene.table, leases([row]), delete=True), {row.id}, "ids")
+            equal(await scene.store.publish(scene.table, leases([row]), delete=True), NOBODY, "ids lost")
             expect(await scene.is_gone(message), "the row is still there")
             equal((await scene.look(other)).state, State.PENDING, "the other row")
 
@@ -51,17 +51,17 @@ class LeaseContract:
             before = await scene.look(message)
             good, row.token = row.token, uuid4()
             for delete in (False, True):
-                done = await scene.store.publish(scene.table, leases([row]), delete=delete)
-                equal(done, NOBODY, "ids published")
+                lost = await scene.store.publish(scene.table, leases([row]), delete=delete)
+                equal(lost, {row.id}, "ids not published")
             for verdict in (failure(row), failure(row, dead=True), failure(row, refund=True)):
-                equal(await scene.store.fail(scene.table, [verdict]), NOBODY, "ids failed")
+                equal(await scene.store.fail(scene.table, [verdict]), {row.id}, "ids not failed")
             for restamp in (False, True):
-                done = await scene.store.release(scene.table, leases([row]), restamp=restamp)
-                equal(done, NOBODY, "ids released")
+                lost = await scene.store.release(scene.table, leases([row]), restamp=restamp)
+                equal(lost, {row.id}, "ids not released")
             equal(await scene.store.undo(scene.table, scene.terms(), {}), 0, "rows undone")
             equal(await scene.look(message), before, "the row")
-            done = await scene.store.publish(scene.table, [(row.id, good)], delete=False)
-            equal(done, {row.id}, "ids under the good token")
+            lost = await scene.store.publish(scene.table, [(row.id, good)], delete=False)
+            equal(lost, NOBODY, "ids lost under the good token")
 
     async def test_the_owner_of_a_void_lease_is_refused_once_another_has_the_row(
         self, database: Database
@@ -72,11 +72,12 @@ class LeaseContract:
             stale = await scene.claim_one()
             (fresh,) = await scene.claim_when_due(lock_ttl=0.02)
             before = await scene.look(message)
-            equal(await scene.store.publish(scene.table, leases([stale]), delete=False), NOBODY, "published")
-            equal(await scene.store.fail(scene.table, [failure(stale, dead=True)]), NOBODY, "failed")
-            equal(await scene.store.release(scene.table, leases([stale]), restamp=True), NOBODY, "released")
+            refused = {stale.id}
+            equal(await scene.store.publish(scene.table, leases([stale]), delete=False), refused, "published")
+            equal(await scene.store.fail(scene.table, [failure(stale, dead=True)]), refused, "failed")
+            equal(await scene.store.release(scene.table, leases([stale]), restamp=True), refused, "released")
             equal(await scene.look(message), before, "the row")
-            equal(await scene.store.fail(scene.table, [failure(fresh)]), {fresh.id}, "failed by its owner")
+            equal(await scene.store.fail(scene.table, [failure(fresh)]), NOBODY, "lost by its owner")
 
     async def test_a_batch_applies_what_it_can(self, database: Database) -> None:
         messages = [Message(TOPIC, n) for n in range(3)]
@@ -84,8 +85,8 @@ class LeaseContract:
             await scene.write(*messages)
             rows = await scene.claim()
             rows[1].token = uuid4()
-            done = await scene.store.publish(scene.table, leases(rows), delete=False)
-            equal(done, {rows[0].id, rows[2].id}, "ids whose lease held")
+            lost = await scene.store.publish(scene.table, leases(rows), delete=False)
+            equal(lost, {rows[1].id}, "ids whose lease was lost")
             states = [(await scene.look(message)).state for message in messages]
             equal(states, [State.PUBLISHED, State.IN_FLIGHT, State.PUBLISHED], "states")
 
@@ -102,7 +103,7 @@ class LeaseContract:
             await scene.write(message)
             row = await scene.claim_one()
             now = (await scene.store.tick(scene.table)).now
-            equal(await scene.store.fail(scene.table, [failure(row, delay=0.4)]), {row.id}, "ids")
+            equal(await scene.store.fail(scene.table, [failure(row, delay=0.4)]), NOBODY, "ids lost")
             stored = await scene.look(message)
             equal((stored.state, stored.attempts), (State.PENDING, 1), "state and attempts")
             equal(stored.last_error, "PROVIDER.TEST refused", "last_error")
@@ -125,7 +126,7 @@ class LeaseContract:
         async with at_work(database) as scene:
             await scene.write(message)
             row = await scene.claim_one()
-            equal(await scene.store.fail(scene.table, [failure(row, dead=True)]), {row.id}, "ids")
+            equal(await scene.store.fail(scene.table, [failure(row, dead=True)]), NOBODY, "ids lost")
             stored = await scene.look(message)
             equal((stored.state, stored.attempts), (State.DEAD, 1), "state and attempts")
             expect(stored.dead_at is not None, "dead_at is not set")
@@ -137,7 +138,7 @@ class LeaseContract:
             await scene.write(message)
             before = await scene.look(message)
             row = await scene.claim_one()
-            equal(await scene.store.release(scene.table, leases([row]), restamp=False), {row.id}, "ids")
+            equal(await scene.store.release(scene.table, leases([row]), restamp=False), NOBODY, "ids lost")
             equal(await scene.look(message), before, "the row")
             row = await scene.claim_one()
             await scene.store.release(scene.table, leases([row]), restamp=True)
