@@ -41,13 +41,15 @@ async def plain(order: dict[str, Any]) -> dict[str, Any]:
     """As many messages as the relay has, as large, ready before the clock starts."""
     rows, window = order["rows"], order["window"]
     async with asyncio.timeout(TIMEOUT), plain_clients.connected(order["kind"], order["address"]) as client:
-        messages = [
-            client.ready(sample(plain_clients.TOPIC, PAYLOAD, sequence=number)) for number in range(rows)
-        ]
+        samples = [sample(plain_clients.TOPIC, PAYLOAD, sequence=number) for number in range(rows)]
+        began = time.process_time()
+        messages = [client.ready(each) for each in samples]
+        making = time.process_time() - began
         await client.publish(messages[:1], window)
         began, cpu = time.perf_counter(), time.process_time()
         await client.publish(messages[1:], window)
-        return {"seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu, "published": rows}
+        spent = {"seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu}
+        return {**spent, "making": making, "published": rows}
 
 
 async def work(order: dict[str, Any]) -> dict[str, Any]:

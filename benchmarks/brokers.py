@@ -87,6 +87,7 @@ class Rounds:
     plain: list[float] = field(default_factory=list)
     relay_cpu: list[float] = field(default_factory=list)
     plain_cpu: list[float] = field(default_factory=list)
+    making_cpu: list[float] = field(default_factory=list)
     relay_latency: list[list[float]] = field(default_factory=list)
     plain_latency: list[list[float]] = field(default_factory=list)
 
@@ -172,6 +173,7 @@ class Bench:
         result = await processes.child("benchmarks.broker_process", self._order("plain", kind, address))
         rounds.plain.append(self.size.rows / result["seconds"])
         rounds.plain_cpu.append(result["cpu"] / self.size.rows * 1e6)
+        rounds.making_cpu.append(result["making"] / self.size.rows * 1e6)
         if turn < self.size.latency_rounds:
             await prepare(kind, address)
             rounds.plain_latency.append(await plain_latency(kind, address, self.size.seconds))
@@ -240,6 +242,12 @@ def _figures(kind: str, rounds: Rounds, drains: list[float]) -> Iterator[Figure]
     yield figure(f"{kind}_relay_cpu_us", f"{kind}: relay, processor time a row", rounds.relay_cpu, unit="µs")
     yield figure(
         f"{kind}_plain_cpu_us", f"{kind}: client alone, processor time a row", rounds.plain_cpu, unit="µs"
+    )
+    yield figure(
+        f"{kind}_making_cpu_us",
+        f"{kind}: making headers beforehand, processor time a row",
+        rounds.making_cpu,
+        unit="µs",
     )
     for share in (0.5, 0.95):
         for name, text, each in (

@@ -191,7 +191,7 @@ NO_HEADERS: Final = Headers({})
 def to_headers(message: DispatchedMessage) -> dict[str, str]:
     """The headers of a message on the wire, the same for every broker: all strings, each one line."""
     meta = message.meta
-    headers = dict(meta.headers)
+    headers = {} if meta.headers is NO_HEADERS else dict(meta.headers)
     headers[EVENT_ID] = str(meta.event_id)
     headers[TENANT_ID] = _tenant(meta.tenant_id)
     headers[TOPIC] = meta.topic

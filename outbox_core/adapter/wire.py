@@ -17,6 +17,7 @@ from outbox_core.headers import (
     CONTENT_TYPE,
     EVENT_ID,
     KEY,
+    NO_HEADERS,
     TABLE,
     TOPIC,
     TRACEPARENT,
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
     from outbox_core.meta import DispatchedMessage
 
 _PREFIX: Final = re.compile(r"ce[-_]|cloudevents[_:]")
-_WRITTEN_BY_OTHERS: Final = (TOPIC, CONTENT_TYPE, KEY, TABLE, TRACEPARENT, TRACESTATE)
-"""The library's headers whose text comes from a row; the others are numbers, times and UUIDs."""
+_WRITTEN_BY_OTHERS: Final = (KEY, TRACEPARENT, TRACESTATE)
+"""With topic, content type and table, the library's headers whose text comes from a row; the others are numbers, times
+and UUIDs."""
 _CLOUD_EVENT: Final = "application/cloudevents"
 # CloudEvents, HTTP binding 3.1.3.2: printable ASCII but space, double quote and percent stands for itself.
 _UNESCAPED: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
@@ -89,26 +91,31 @@ def to_wire(message: DispatchedMessage, events: CloudEvents | None, dialect: Dia
 
 
 def _checked(message: DispatchedMessage, plain: dict[str, str]) -> dict[str, str]:
-    if message.meta.headers:
+    users = message.meta.headers
+    if users is not NO_HEADERS and users:
         try:
-            Headers(message.meta.headers)
+            Headers(users)
         except InvalidHeader as error:
             raise PermanentError(str(error)) from None
+    _check_readable(plain[TOPIC], plain[CONTENT_TYPE], plain[TABLE])
     for name in _WRITTEN_BY_OTHERS:
-        value = plain.get(name)
-        if value is None or (value.isprintable() and value == value.strip()):
-            continue
-        unsafe = unsafe_character(value)
-        if unsafe is not None or value != value.strip():
-            found = unsafe or "white space around it"
-            raise PermanentError(f"the header {name!r} has {found}; a header is one line of text")
-    _check_readable(plain[TOPIC], plain[CONTENT_TYPE])
+        if name in plain:
+            _check_line(name, plain[name])
     return plain
 
 
+def _check_line(name: str, value: str) -> None:
+    unsafe = unsafe_character(value)
+    if unsafe is not None or value != value.strip():
+        found = unsafe or "white space around it"
+        raise PermanentError(f"the header {name!r} has {found}; a header is one line of text")
+
+
 @lru_cache(maxsize=1024)
-def _check_readable(topic: str, content_type: str) -> None:
+def _check_readable(topic: str, content_type: str, table: str) -> None:
     """Refuse what `from_wire` would refuse; the same few come again with every message."""
+    for name, value in ((TOPIC, topic), (CONTENT_TYPE, content_type), (TABLE, table)):
+        _check_line(name, value)
     try:
         check_topic(topic)
     except InvalidTopic as error:

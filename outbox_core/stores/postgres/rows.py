@@ -79,7 +79,10 @@ def _rows(table: TableName, token: UUID, records: Sequence[Sequence[Any]]) -> li
          attempts, due, key, headers, traceparent, tracestate, replays, recovered, _) = record  # fmt: skip
         meta: Any = _Meta()
         meta.table = name
-        meta.tenant_id = tenant_id
+        if tenant_id != tenant:
+            tenant = tenant_id
+        # The same object as in the row before if it is the same tenant: its hash, which is dear, is known by then.
+        meta.tenant_id = tenant
         meta.topic = topic
         meta.event_id = event_id
         meta.sequence = sequence
@@ -96,11 +99,6 @@ def _rows(table: TableName, token: UUID, records: Sequence[Sequence[Any]]) -> li
         message.payload = payload
         message.content_type = content_type
         message.__class__ = DispatchedMessage
-        key_id: KeyId | None = None
-        if key is not None:
-            if tenant_id != tenant:
-                tenant = tenant_id
-            # The same object as in the row before where it is the same tenant: its hash, which is dear, is known.
-            key_id = (tenant, key)
+        key_id = None if key is None else (tenant, key)
         rows.append(Row(row_id, token, message, due, key_id, recovered))
     return rows
