@@ -8,7 +8,7 @@ WITH claimed (
 SELECT
     array_agg(id) AS ids,
     array_fill(:token::uuid, ARRAY[count(*)::int]) AS tokens,
-    max(available_at) AS since,
+    to_timestamp(max(available_at)) AS since,
     max(sequence) AS after
 FROM claimed \gset
 {publish};

@@ -23,7 +23,7 @@ from benchmarks.relay_process import Metrics, Stopwatch, nothing
 from outbox_core.identifiers import uuid7
 from outbox_core.relay import Relay
 from outbox_core.relay.process import spare_the_collector
-from outbox_core.store import Claim, KeyId, Leased, Predecessor, Resolution, Tick
+from outbox_core.store import Claim, KeyId, Lease, Leased, Predecessor, Resolution, Tick
 from outbox_core.stores.postgres.rows import leased
 from outbox_core.table import TableName
 
@@ -73,7 +73,7 @@ class RecordedStore:
         self._next += len(found)
         return leased(table, claim, found)
 
-    async def publish(self, *_: object, **__: bool) -> set[UUID]:
+    async def publish(self, *_: object, **__: bool) -> set[Lease]:
         await asyncio.sleep(0)
         return set()
 
@@ -86,10 +86,10 @@ class RecordedStore:
     async def predecessors(self, *_: object, **__: bool) -> dict[KeyId, Predecessor]:
         return {}
 
-    async def fail(self, *_: object) -> set[UUID]:
+    async def fail(self, *_: object) -> set[Lease]:
         return set()
 
-    async def release(self, *_: object, **__: bool) -> set[UUID]:
+    async def release(self, *_: object, **__: bool) -> set[Lease]:
         return set()
 
     async def resolved(self, *_: object) -> dict[UUID, Resolution]:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 KeyId: TypeAlias = tuple[UUID, str]
 """An ordering key and the tenant it belongs to."""
 
+Lease: TypeAlias = tuple[UUID, UUID]
+"""The id of a row and the token under which it is leased."""
+
 Place: TypeAlias = tuple[datetime, int]
 """A place in the order of claims: ``(available_at, sequence)``."""
 
@@ -23,7 +26,7 @@ BEGINNING: Final[Place] = (datetime(1, 1, 2, tzinfo=UTC), 0)
 
 
 def place_of(due: float, sequence: int) -> Place:
-    """The place of a row that is due so many seconds after 1970; true to the microsecond until the year 2242."""
+    """The place of a row that is due so many seconds after 1970; true to the microsecond from 1700 to 2241."""
     return (datetime.fromtimestamp(due, UTC), sequence)
 
 
@@ -69,6 +72,10 @@ class Row:
     expires: float = 0.0
     order: Any = None
     """What the relay keeps of the row's key while the row is in its order."""
+
+    @property
+    def lease(self) -> Lease:
+        return (self.id, self.token)
 
     @property
     def place(self) -> Place:
@@ -206,21 +213,16 @@ class Store(Protocol):
         """The first unresolved row of each span that no claim in hand has leased. Replayed rows do not count."""
         ...
 
-    async def publish(
-        self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, delete: bool
-    ) -> set[UUID]:
-        """Mark (or delete) rows as acknowledged, given as ``(id, token)``; the ids whose lease was lost, of which
-        nothing was written."""
+    async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
+        """Mark (or delete) rows as acknowledged; the leases that were lost, of whose rows nothing was written."""
         ...
 
-    async def fail(self, table: TableName, failures: Sequence[Failure]) -> set[UUID]:
-        """Put rows off or give them up; the ids whose lease was lost."""
+    async def fail(self, table: TableName, failures: Sequence[Failure]) -> set[Lease]:
+        """Put rows off or give them up; the leases that were lost."""
         ...
 
-    async def release(
-        self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, restamp: bool
-    ) -> set[UUID]:
-        """Give rows back undispatched, attempts refunded; the ids whose lease was lost. With ``restamp`` they become
+    async def release(self, table: TableName, leases: Sequence[Lease], *, restamp: bool) -> set[Lease]:
+        """Give rows back undispatched, attempts refunded; the leases that were lost. With ``restamp`` they become
         due as of now, so that other relays, which may have read past them, see them."""
         ...
 

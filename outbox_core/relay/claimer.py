@@ -114,13 +114,14 @@ class Claimer:
                 continue
             if not busy:
                 # Neither a held key whose time has come nor a hint is a reason to hurry while nothing can be claimed.
-                wake = self._keys.next_wake() if self._can_claim else inf
-                if self._can_claim and self._wakeups.hinted_at > self._next_look - _LOOK_SECONDS:
+                hurry = self._can_claim
+                wake = self._keys.next_wake() if hurry else inf
+                if hurry and self._wakeups.hinted_at > self._next_look - _LOOK_SECONDS:
                     # It may have been of a transaction that was open for long: only a look finds what that wrote.
                     wake = min(wake, self._next_look)
                 if wake < inf and self._wakeups.hinted_at > self._reviewed_at:
                     wake = min(wake, self._next_review)
-                await self._wakeups.wait(wake - clock.now())
+                await self._wakeups.wait(wake - clock.now(), eager=hurry)
 
     async def step(self) -> bool:
         """One round: what is due of held keys, then a claim. False when there is nothing more to do just now."""
@@ -249,7 +250,7 @@ class Claimer:
         record, before it is dispatched: if it takes the process down, it does so at its own cost alone."""
         alone, others = singled_out(leased, self._settings.max_attempts)
         if others:
-            leases = [(row.id, row.token) for row in others]
+            leases = [row.lease for row in others]
             lost = await self._store.release(self._table, leases, restamp=not self._settings.single_active)
             self.returned(others)
             report_lost(self._table, others, lost, "release", self._observe)

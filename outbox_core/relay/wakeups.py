@@ -68,11 +68,13 @@ class Wakeups:
         """Whether there has been neither work nor a hint lately."""
         return clock.now() - self._stirred_at >= _EAGER_SECONDS
 
-    async def wait(self, at_most: float) -> None:
-        """Wait for a hint, the next look or ``at_most`` seconds, whichever comes first."""
+    async def wait(self, at_most: float, *, eager: bool = True) -> None:
+        """Wait for a hint, the next look or ``at_most`` seconds, whichever comes first. Only an ``eager`` one looks
+        more often than ``poll_interval`` says."""
         now = clock.now()
         quiet = now - self._stirred_at
-        pause = self._poll_interval if self.idle else max(_EAGER_PAUSE_SECONDS, quiet / _EAGER_PARTS)
+        calm = self.idle or not eager
+        pause = self._poll_interval if calm else max(_EAGER_PAUSE_SECONDS, quiet / _EAGER_PARTS)
         seconds = min(pause, max(at_most, 0.0))
         self._waits_until = now + seconds
         with anyio.move_on_after(seconds):

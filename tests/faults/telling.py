@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from outbox_core.store import Claim, Failure, KeyId, Leased
+from outbox_core.store import Claim, Failure, KeyId, Lease, Leased
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 from tests.integration.relay.journal import Journal
 
-Lease = tuple[UUID, UUID]
 """A row and the token that is presented for it."""
 
 
@@ -78,17 +77,17 @@ class TellingStore(PostgresStore):
         self._account.hears(number, ())
         return count
 
-    async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[UUID]:
+    async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
         return await self._told("publish", leases, super().publish(table, leases, delete=delete))
 
-    async def fail(self, table: TableName, failures: Sequence[Failure]) -> set[UUID]:
+    async def fail(self, table: TableName, failures: Sequence[Failure]) -> set[Lease]:
         leases = [(failure.id, failure.token) for failure in failures]
         return await self._told("fail", leases, super().fail(table, failures))
 
-    async def release(self, table: TableName, leases: Sequence[Lease], *, restamp: bool) -> set[UUID]:
+    async def release(self, table: TableName, leases: Sequence[Lease], *, restamp: bool) -> set[Lease]:
         return await self._told("release", leases, super().release(table, leases, restamp=restamp))
 
-    async def _told(self, write: str, leases: Sequence[Lease], work: Awaitable[set[UUID]]) -> set[UUID]:
+    async def _told(self, write: str, leases: Sequence[Lease], work: Awaitable[set[Lease]]) -> set[Lease]:
         if not leases:
             return await work
         by_token: dict[UUID, list[UUID]] = {}
@@ -96,7 +95,7 @@ class TellingStore(PostgresStore):
             by_token.setdefault(token, []).append(row)
         number = self._account.presents(write, by_token)
         lost = await work
-        self._account.hears(number, [row for row, _ in leases if row in lost])
+        self._account.hears(number, [lease[0] for lease in leases if lease in lost])
         return lost
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from outbox_core.message import Message
 from outbox_core.outbox import Outbox
-from outbox_core.store import Claim, Failure, Row
+from outbox_core.store import Claim, Failure, Lease, Row
 from outbox_core.stores.postgres.sql import query
 from outbox_core.table import TableName
 from tests.faults import roles, telling
@@ -147,8 +147,8 @@ class Scene:
         (row,) = (await self.store.claim(OUTBOX, claim)).rows()
         return row
 
-    async def publish(self, row: Row) -> set[UUID]:
-        return await self.store.publish(OUTBOX, [(row.id, row.token)], delete=False)
+    async def publish(self, row: Row) -> set[Lease]:
+        return await self.store.publish(OUTBOX, [row.lease], delete=False)
 
     async def stale(self) -> int:
         trail = [step_of(row) for row in await self.admin.fetch(TRAIL)]
@@ -175,13 +175,13 @@ async def scene(private_postgres: PostgresServer, tmp_path: Path) -> AsyncIterat
 @pytest.mark.asyncio
 async def test_the_real_trail_and_a_real_store_agree(scene: Scene) -> None:
     first = await scene.lease()
-    assert await scene.store.release(OUTBOX, [(first.id, first.token)], restamp=False) == set()
+    assert await scene.store.release(OUTBOX, [first.lease], restamp=False) == set()
     second = await scene.lease()
     put_off = Failure(second.id, second.token, "no", 0.0, refund=False, dead=False)
     assert await scene.store.fail(OUTBOX, [put_off]) == set()
     third = await scene.lease()
     fourth = await scene.lease(lock_ttl=0.0)
-    assert await scene.publish(third) == {third.id}
+    assert await scene.publish(third) == {third.lease}
     assert await scene.publish(fourth) == set()
     assert await scene.stale() == 0
 

@@ -283,7 +283,7 @@ async def test_a_relay_cleans_its_tables(yard: Yard) -> None:
     heard: list[Event] = []
     settings = CleanerSettings(retention=60, interval=0.05)
     relay = Relay(
-        yard.dsn, table=TABLE, dispatcher=ignore, cleaner=settings, observers=[heard.append], **QUICK
+        yard.relays, table=TABLE, dispatcher=ignore, cleaner=settings, observers=[heard.append], **QUICK
     )
     async with relay:
         await until(lambda: any(isinstance(event, Cleaned) for event in heard))
@@ -302,7 +302,7 @@ async def test_a_relay_without_a_cleaner_keeps_everything(
     async def delivered() -> bool:
         return (await yard.rows())[fresh]["published_at"] is not None
 
-    async with Relay(yard.dsn, table=TABLE, dispatcher=ignore, cleaner=cleaner, **QUICK):
+    async with Relay(yard.relays, table=TABLE, dispatcher=ignore, cleaner=cleaner, **QUICK):
         await until(delivered)
     assert set(await yard.rows()) == {*old, fresh}
 
@@ -313,7 +313,7 @@ async def test_a_relay_cleans_by_default(yard: Yard) -> None:
     async def empty() -> bool:
         return not await yard.rows()
 
-    async with Relay(yard.dsn, table=TABLE, dispatcher=ignore, **QUICK):
+    async with Relay(yard.relays, table=TABLE, dispatcher=ignore, **QUICK):
         await until(empty)
 
 

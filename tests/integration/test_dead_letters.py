@@ -156,7 +156,7 @@ async def test_an_operator_acts_without_seeing_content(yard: Yard, unique_name: 
 
 async def test_a_store_offers_its_own_upkeep(yard: Yard) -> None:
     await yard.add("dead")
-    store = PostgresStore(yard.dsn)
+    store = PostgresStore(yard.relays)
     await store.open([NAME])
     try:
         assert await DeadLetters(store, TABLE).count() == 1

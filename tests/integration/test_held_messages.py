@@ -72,7 +72,7 @@ async def test_a_released_key_goes_on_in_a_relay_that_blocks(yard: Yard) -> None
     async def published(count: int) -> bool:
         return (await yard.states()).get("published") == count
 
-    async with Relay(yard.dsn, table=TABLE, dispatcher=ignore, on_dead="block", **QUICK):
+    async with Relay(yard.relays, table=TABLE, dispatcher=ignore, on_dead="block", **QUICK):
         await until(lambda: published(1))
         rows = await yard.rows()
         assert all(rows[each]["published_at"] is None for each in behind)
@@ -99,7 +99,7 @@ async def test_a_waiting_head_that_is_brought_forward_goes_at_once(yard: Yard, w
             turned_away.append(event.reason)
 
     settings: dict[str, Any] = QUICK | {"poll_interval": 30.0}
-    async with Relay(yard.dsn, table=TABLE, dispatcher=dispatch, observers=[heard], **settings):
+    async with Relay(yard.relays, table=TABLE, dispatcher=dispatch, observers=[heard], **settings):
         await until(lambda: bool(turned_away))
         assert delivered == []
         if way == "release":
@@ -124,7 +124,7 @@ async def test_a_waiting_head_that_is_gone_holds_nobody(yard: Yard) -> None:
         if isinstance(event, Released):
             turned_away.append(event.reason)
 
-    async with Relay(yard.dsn, table=TABLE, dispatcher=dispatch, observers=[heard], **QUICK):
+    async with Relay(yard.relays, table=TABLE, dispatcher=dispatch, observers=[heard], **QUICK):
         await until(lambda: bool(turned_away))
         await yard.connection.execute("DELETE FROM shop.orders_outbox WHERE event_id = $1", head)
         await until(lambda: delivered == behind, timeout=8)

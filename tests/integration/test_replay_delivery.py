@@ -25,7 +25,7 @@ async def test_it_is_delivered_once_more_and_says_so(yard: Yard) -> None:
     async def dispatch(message: DispatchedMessage) -> None:
         delivered.append((message.meta.event_id, message.meta.replays, message.meta.attempts))
 
-    async with Relay(yard.dsn, table=TABLE, dispatcher=dispatch, **QUICK | {"poll_interval": 30}):
+    async with Relay(yard.relays, table=TABLE, dispatcher=dispatch, **QUICK | {"poll_interval": 30}):
         await yard.letters.replay(await yard.letters.plan(ALL), **BECAUSE)
         # Long before the next poll: a replay wakes the relay.
         await until(lambda: len(delivered) == 3, timeout=10)
@@ -44,7 +44,7 @@ async def test_a_replayed_message_does_not_hold_its_key(yard: Yard) -> None:
     async def dispatch(message: DispatchedMessage) -> None:
         delivered.append(message.meta.event_id)
 
-    async with Relay(yard.dsn, table=TABLE, dispatcher=dispatch, on_dead="block", **QUICK):
+    async with Relay(yard.relays, table=TABLE, dispatcher=dispatch, on_dead="block", **QUICK):
         await until(lambda: delivered == [behind])
 
 
@@ -61,14 +61,14 @@ async def test_another_max_attempts_neither_revives_nor_hides_dead_messages(
         delivered.append(message.meta.event_id)
 
     settings: dict[str, Any] = QUICK | {"max_attempts": max_attempts}
-    async with Relay(yard.dsn, table=TABLE, dispatcher=dispatch, **settings):
+    async with Relay(yard.relays, table=TABLE, dispatcher=dispatch, **settings):
         await until(lambda: fresh in delivered)
     assert delivered == [fresh]
     rows = await yard.rows()
     assert all(rows[each] == before[each] for each in dead)
     assert await yard.letters.count() == 3
     await yard.letters.replay(await yard.letters.plan(ALL), **BECAUSE)
-    async with Relay(yard.dsn, table=TABLE, dispatcher=dispatch, **settings):
+    async with Relay(yard.relays, table=TABLE, dispatcher=dispatch, **settings):
         await until(lambda: set(delivered) == {fresh, *dead})
 
 
@@ -85,6 +85,6 @@ async def test_what_dies_again_can_be_replayed_again(yard: Yard) -> None:
         outcome = await yard.letters.replay(await yard.letters.plan(ALL), **BECAUSE)
         assert outcome.changed == 2
         assert await replays(yard) == {time: 2}
-        async with Relay(yard.dsn, table=TABLE, dispatcher=refuse, **QUICK):
+        async with Relay(yard.relays, table=TABLE, dispatcher=refuse, **QUICK):
             await until(all_dead)
     assert [group.value for group in await yard.letters.group("code")] == ["PROVIDER.PERMANENT"]

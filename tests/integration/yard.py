@@ -45,6 +45,9 @@ _ADD = """
 class Yard:
     def __init__(self, dsn: str, connection: asyncpg.Connection, upkeep: PostgresUpkeep) -> None:
         self.dsn = dsn
+        """Where operators and cleaners connect."""
+        self.relays = dsn
+        """Where relays do."""
         self.connection = connection
         self.upkeep = upkeep
         self.heard: list[Event] = []

@@ -13,7 +13,18 @@ from uuid import UUID
 import anyio
 
 from outbox_core.errors import StorageTimeout, StorageUnavailable
-from outbox_core.store import Claim, Election, Failure, KeyId, Leased, Predecessor, Resolution, Span, Tick
+from outbox_core.store import (
+    Claim,
+    Election,
+    Failure,
+    KeyId,
+    Lease,
+    Leased,
+    Predecessor,
+    Resolution,
+    Span,
+    Tick,
+)
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.table import TableName
 from tests.simulation.record import Record
@@ -145,20 +156,16 @@ class FaultyStore:
     ) -> dict[KeyId, Predecessor]:
         return await self.call("predecessors", lambda: self.inner.predecessors(table, claim, spans))
 
-    async def publish(
-        self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, delete: bool
-    ) -> set[UUID]:
+    async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
         return await self._fenced(
             "publish", table, leases, lambda: self.inner.publish(table, leases, delete=delete)
         )
 
-    async def fail(self, table: TableName, failures: Sequence[Failure]) -> set[UUID]:
+    async def fail(self, table: TableName, failures: Sequence[Failure]) -> set[Lease]:
         leases = [(failure.id, failure.token) for failure in failures]
         return await self._fenced("fail", table, leases, lambda: self.inner.fail(table, failures))
 
-    async def release(
-        self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, restamp: bool
-    ) -> set[UUID]:
+    async def release(self, table: TableName, leases: Sequence[Lease], *, restamp: bool) -> set[Lease]:
         return await self._fenced(
             "release", table, leases, lambda: self.inner.release(table, leases, restamp=restamp)
         )
@@ -167,16 +174,17 @@ class FaultyStore:
         self,
         name: str,
         table: TableName,
-        leases: Sequence[tuple[UUID, UUID]],
-        write: Callable[[], Awaitable[set[UUID]]],
-    ) -> set[UUID]:
-        async def written() -> set[UUID]:
+        leases: Sequence[Lease],
+        write: Callable[[], Awaitable[set[Lease]]],
+    ) -> set[Lease]:
+        async def written() -> set[Lease]:
             rows = {row.id: row for row in self.inner.table(table).rows.values()}
-            good = {name for name, token in leases if name in rows and rows[name].lock_token == token}
-            stale = [rows[name] for name, _ in leases if name in rows and name not in good]
+            good = {lease for lease in leases if lease[0] in rows and rows[lease[0]].lock_token == lease[1]}
+            written = {row_id for row_id, _ in good}
+            stale = [rows[row_id] for row_id, _ in leases if row_id in rows and row_id not in written]
             before = repr(stale)
             lost = await write()
-            if lost != {name for name, _ in leases} - good or repr(stale) != before:
+            if lost != set(leases) - good or repr(stale) != before:
                 self._record.violated("O5", f"a stale {name} was accepted, or a good one refused")
             if len(good) < len(leases):
                 self._record.counts["stale write refused"] += len(leases) - len(good)

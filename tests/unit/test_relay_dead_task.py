@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from uuid import UUID
 
 import pytest
 
@@ -13,7 +12,7 @@ from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
-from outbox_core.store import Claim, Leased, Tick
+from outbox_core.store import Claim, Lease, Leased, Tick
 from outbox_core.table import TableName
 from tests.unit.kept_store import KeptStore
 
@@ -26,15 +25,11 @@ class Store(KeptStore):
 
     broken = False
 
-    async def publish(
-        self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, delete: bool
-    ) -> set[UUID]:
+    async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
         await asyncio.sleep(0.02)
         return await super().publish(table, leases, delete=delete)
 
-    async def release(
-        self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, restamp: bool
-    ) -> set[UUID]:
+    async def release(self, table: TableName, leases: Sequence[Lease], *, restamp: bool) -> set[Lease]:
         await asyncio.sleep(0.02)
         return await super().release(table, leases, restamp=restamp)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ import anyio.lowlevel
 from outbox_core.errors import ConfigError, StorageUnavailable
 from outbox_core.headers import NO_HEADERS
 from outbox_core.meta import DispatchedMessage, Meta
-from outbox_core.store import Claim, Failure, KeyId, Leased, Predecessor, Resolution, Row, Span, Tick
+from outbox_core.store import Claim, Failure, KeyId, Lease, Leased, Predecessor, Resolution, Row, Span, Tick
 from outbox_core.stores.memory.database import MemoryDatabase, MemoryRow, MemoryTable
 from outbox_core.stores.memory.election import MemoryElection
 from outbox_core.stores.memory.transaction import MemoryTransaction
@@ -148,9 +148,7 @@ class MemoryStore:
         memory, now = await self._step(table)
         return _before(memory, claim, spans, now)
 
-    async def publish(
-        self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, delete: bool
-    ) -> set[UUID]:
+    async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
         memory, now = await self._step(table)
         rows = _held(memory, leases)
         for row in rows.values():
@@ -158,13 +156,14 @@ class MemoryStore:
             row.published_at, row.last_error = now, None
             if delete:
                 del memory.rows[row.record.event_id]
-        return {lease[0] for lease in leases} - rows.keys()
+        return set(leases) - rows.keys()
 
-    async def fail(self, table: TableName, failures: Sequence[Failure]) -> set[UUID]:
+    async def fail(self, table: TableName, failures: Sequence[Failure]) -> set[Lease]:
         memory, now = await self._step(table)
-        rows = _held(memory, ((failure.id, failure.token) for failure in failures))
-        for failure in failures:
-            row = rows.get(failure.id)
+        leases = [(failure.id, failure.token) for failure in failures]
+        rows = _held(memory, leases)
+        for failure, lease in zip(failures, leases, strict=True):
+            row = rows.get(lease)
             if row is None:
                 continue
             row.unlock()
@@ -174,11 +173,9 @@ class MemoryStore:
                 row.dead_at = now
             else:
                 row.available_at = now + timedelta(seconds=failure.delay)
-        return {failure.id for failure in failures} - rows.keys()
+        return set(leases) - rows.keys()
 
-    async def release(
-        self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, restamp: bool
-    ) -> set[UUID]:
+    async def release(self, table: TableName, leases: Sequence[Lease], *, restamp: bool) -> set[Lease]:
         memory, now = await self._step(table)
         rows = _held(memory, leases)
         for row in rows.values():
@@ -186,7 +183,7 @@ class MemoryStore:
             row.attempts -= 1
             if restamp:
                 row.available_at = now
-        return {lease[0] for lease in leases} - rows.keys()
+        return set(leases) - rows.keys()
 
     async def resolved(self, table: TableName, ids: Collection[UUID]) -> dict[UUID, Resolution]:
         memory, _ = await self._step(table)
@@ -232,14 +229,10 @@ def _wait(row: MemoryRow, now: datetime, lock_ttl: timedelta) -> float | None:
     return (max(row.available_at, free_at, now) - now).total_seconds()
 
 
-def _held(memory: MemoryTable, leases: Iterable[tuple[UUID, UUID]]) -> dict[UUID, MemoryRow]:
-    """The rows, by id, whose lease still has the token it is asserted to have."""
-    tokens = dict(leases)
-    return {
-        row.id: row
-        for row in memory.rows.values()
-        if row.lock_token is not None and tokens.get(row.id) == row.lock_token
-    }
+def _held(memory: MemoryTable, leases: Collection[Lease]) -> dict[Lease, MemoryRow]:
+    """The rows whose lease still has the token it is asserted to have."""
+    held = {(row.id, row.lock_token): row for row in memory.rows.values() if row.lock_token is not None}
+    return {lease: held[lease] for lease in leases if lease in held}
 
 
 def _leased(

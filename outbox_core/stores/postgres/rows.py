@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
 from asyncpg.pgproto import pgproto
@@ -32,6 +32,16 @@ _RECOVERED: Final = itemgetter(15)
 _HIDDEN: Final = 16
 _decoded: Final = json.JSONDecoder(parse_int=str).decode
 """Values are text; a number that came in by hand stays text, however long it is."""
+
+
+def _headers(text: str) -> dict[str, str]:
+    """As they are in the row, which may have been edited by hand. What is no mapping, or too deep to be read, stands
+    under an empty name, which every adapter refuses."""
+    try:
+        read: object = _decoded(text)
+    except (RecursionError, ValueError):
+        read = None
+    return cast("dict[str, str]", read) if isinstance(read, dict) else {"": text}
 
 
 class _Meta:
@@ -89,7 +99,7 @@ def _rows(table: TableName, token: UUID, records: Sequence[Sequence[Any]]) -> li
         meta.attempts = attempts
         meta.replays = replays
         meta.key = key
-        meta.headers = NO_HEADERS if headers is None else _decoded(headers)
+        meta.headers = NO_HEADERS if headers is None else _headers(headers)
         meta.created_at = _moment(created_at, UTC)
         meta.traceparent = traceparent
         meta.tracestate = tracestate

@@ -10,7 +10,7 @@ import asyncpg
 
 from outbox_core.errors import PermissionDenied
 from outbox_core.schema.verification import require
-from outbox_core.store import Claim, Failure, KeyId, Leased, Predecessor, Resolution, Span, Tick
+from outbox_core.store import Claim, Failure, KeyId, Lease, Leased, Predecessor, Resolution, Span, Tick
 from outbox_core.stores.postgres.control import Control, PostgresElection
 from outbox_core.stores.postgres.rows import leased
 from outbox_core.stores.postgres.sessions import Sessions, close
@@ -145,23 +145,19 @@ class PostgresStore:
         )  # fmt: skip
         return {asked[int(row[0]) - 1]: Predecessor(row[1], row[2]) for row in rows}
 
-    async def publish(
-        self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, delete: bool
-    ) -> set[UUID]:
+    async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
         ids, tokens = _columns(leases, 2)
-        found = await self._fetch(table, "publish_delete" if delete else "publish", "complete", ids, tokens)
-        some: list[UUID] | None = found[0][0]
-        return set() if some is None else set(ids).difference(some)
+        partly = await self._fetch(table, "publish_delete" if delete else "publish", "complete", ids, tokens)
+        return set(leases).difference(*(zip(*some, strict=True) for some in partly)) if partly else set()
 
-    async def fail(self, table: TableName, failures: Sequence[Failure]) -> set[UUID]:
+    async def fail(self, table: TableName, failures: Sequence[Failure]) -> set[Lease]:
         columns = _columns([(f.id, f.token, f.error, f.delay, f.refund, f.dead) for f in failures], 6)
-        return _lost(columns[0], await self._fetch(table, "fail", "complete", *columns))
+        leases = [(failure.id, failure.token) for failure in failures]
+        return _lost(leases, await self._fetch(table, "fail", "complete", *columns))
 
-    async def release(
-        self, table: TableName, leases: Sequence[tuple[UUID, UUID]], *, restamp: bool
-    ) -> set[UUID]:
+    async def release(self, table: TableName, leases: Sequence[Lease], *, restamp: bool) -> set[Lease]:
         ids, tokens = _columns(leases, 2)
-        return _lost(ids, await self._fetch(table, "release", "complete", ids, tokens, restamp))
+        return _lost(leases, await self._fetch(table, "release", "complete", ids, tokens, restamp))
 
     async def resolved(self, table: TableName, ids: Collection[UUID]) -> dict[UUID, Resolution]:
         rows = await self._fetch(table, "resolved", "complete", list(ids))
@@ -193,5 +189,5 @@ def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
 
 
-def _lost(ids: Sequence[UUID], applied: Sequence[Sequence[Any]]) -> set[UUID]:
-    return set() if len(applied) == len(ids) else set(ids).difference(row[0] for row in applied)
+def _lost(leases: Sequence[Lease], applied: Sequence[Sequence[Any]]) -> set[Lease]:
+    return set() if len(applied) == len(leases) else set(leases).difference(map(tuple, applied))

@@ -55,6 +55,9 @@ class Bench:
 
     def __init__(self, dsn: str, connection: asyncpg.Connection) -> None:
         self.dsn = dsn
+        """Where relays connect."""
+        self.writers = dsn
+        """Where applications do."""
         self.connection = connection
         self.outbox = Outbox(TABLE)
         self.heard = Heard()

@@ -11,10 +11,9 @@ import signal
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, cast
-from uuid import UUID
 
 from outbox_core.errors import StorageTimeout
-from outbox_core.store import Election, Leased, Store
+from outbox_core.store import Election, Lease, Leased, Store
 from outbox_core.table import TableName
 from tests.integration.relay.journal import Journal
 
@@ -113,7 +112,7 @@ class FaultyStore:
         return FaultyElection(self._store.election(table), self._faults)
 
 
-def _rows_changed(given: Any, result: Leased | set[UUID] | int) -> int:
+def _rows_changed(given: Any, result: Leased | set[Lease] | int) -> int:
     """By a claim, by an undo, which counts them, or by a write of ``given`` leases, which names the lost ones."""
     if isinstance(result, Leased):
         return result.count

@@ -12,7 +12,7 @@ import asyncpg
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from outbox_core.outbox import Outbox
-from outbox_core.store import Claim, KeyId, Row
+from outbox_core.store import Claim, KeyId, Lease, Row
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 from tests.integration.relay.model import LEASE_ENDED, Expected, Owner
@@ -75,7 +75,7 @@ class Table(RuleBasedStateMachine):
         self,
         owner: Owner,
         rows: list[Row],
-        statement: Coroutine[Any, Any, set[UUID]],
+        statement: Coroutine[Any, Any, set[Lease]],
         apply: Callable[[Expected], None],
     ) -> None:
         """An owner, however late, writes rows of its own in one statement: exactly those it still holds change."""
@@ -83,7 +83,7 @@ class Table(RuleBasedStateMachine):
         for row in rows:
             expected = self.rows.get(row.message.meta.event_id)
             held = expected is not None and expected.token == owner.claim.token
-            assert (row.id not in lost) is held
+            assert (row.lease not in lost) is held
             if expected is not None and held:
                 apply(expected)
 

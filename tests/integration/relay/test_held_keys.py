@@ -30,7 +30,7 @@ async def test_what_was_written_first_and_committed_late_is_not_overtaken_while_
         if message.json() == "second":
             await gate.dispatch(message)
 
-    late = await asyncpg.connect(bench.dsn)
+    late = await asyncpg.connect(bench.writers)
     try:
         async with bench.relay(deliver, dispatch_timeout=10.0, lock_ttl=60.0):
             transaction = late.transaction()
@@ -77,7 +77,7 @@ async def test_a_first_message_that_somebody_has_locked_is_not_asked_for_without
     bench: Bench,
 ) -> None:
     await bench.enqueue(*range(20), key="k")
-    other = await asyncpg.connect(bench.dsn)
+    other = await asyncpg.connect(bench.writers)
     try:
         transaction = other.transaction()
         await transaction.start()

@@ -44,6 +44,32 @@ async def enqueue_varied(bench: Bench) -> None:
         )
 
 
+async def test_a_lease_that_was_lost_to_a_later_one_of_the_same_relay_is_told(bench: Bench) -> None:
+    """A step of the database's clock, say: the row is leased once more while it is dispatched, and both end at once."""
+    await bench.enqueue(1)
+    twice, dispatches = asyncio.Event(), 0
+
+    async def dispatch(_: DispatchedMessage) -> None:
+        nonlocal dispatches
+        dispatches += 1
+        if dispatches == 1:
+            await bench.connection.execute(
+                "UPDATE shop.orders_outbox SET locked_at = locked_at - interval '1 hour'"
+            )
+        else:
+            twice.set()
+        await twice.wait()
+
+    async with bench.relay(dispatch, dispatch_timeout=5.0, lock_ttl=20.0):
+        async with asyncio.timeout(15):
+            await twice.wait()
+        await bench.settled()
+    assert dispatches == 2
+    assert [len(event.messages) for event in bench.heard.of(events.Published)] == [1]
+    (lost,) = bench.heard.of(events.LeaseLost)
+    assert (lost.message.attempts, lost.write) == (1, "publish")
+
+
 @pytest.mark.parametrize("error", [RuntimeError("no"), asyncio.CancelledError(), AssertionError()])
 async def test_observers_cannot_break_the_relay(
     bench: Bench, error: BaseException, caplog: pytest.LogCaptureFixture

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Callable
-from uuid import UUID
 
 import asyncpg
 import pytest
@@ -16,7 +15,7 @@ from hypothesis.stateful import initialize, precondition, rule, run_state_machin
 
 from outbox_core import schema
 from outbox_core.message import NIL_UUID
-from outbox_core.store import Failure, Row
+from outbox_core.store import Failure, Lease, Row
 from tests.integration.relay.machine import KEYS, TABLE, Table
 from tests.integration.relay.machine_order import Order
 from tests.integration.relay.machine_writers import MOST_OPEN, Writers
@@ -226,7 +225,7 @@ def published(row: Expected) -> None:
     row.state, row.token, row.error = "published", None, None
 
 
-def leases(rows: list[Row]) -> list[tuple[UUID, UUID]]:
+def leases(rows: list[Row]) -> list[Lease]:
     return [(row.id, row.token) for row in rows]
 
 

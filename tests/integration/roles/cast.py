@@ -55,7 +55,7 @@ async def empty(cast: Cast) -> None:
     """As it was when it was made."""
     async with cast.session("admin") as admin:
         await admin.execute(
-            "TRUNCATE shop.orders_outbox, shop.orders_outbox_audit;"
+            "TRUNCATE shop.orders_outbox, shop.orders_outbox_audit RESTART IDENTITY;"
             " UPDATE shop.outbox_leader SET holder = NULL, heartbeat_at = NULL"
         )
 

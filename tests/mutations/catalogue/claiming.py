@@ -127,8 +127,8 @@ MUTATIONS: Final = (
         breaks="A relay waits for hints and never looks by itself.",
         promise="Without its listener a relay finds messages within its `poll_interval`.",
         file="outbox_core/relay/wakeups.py",
-        old="pause = self._poll_interval if self.idle else",
-        new='pause = float("inf") if self.idle else',
+        old="pause = self._poll_interval if calm else",
+        new='pause = float("inf") if calm else',
         tests=(
             (
                 f"{_RELAY}/test_database_away.py"

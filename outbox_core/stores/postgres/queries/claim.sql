@@ -17,8 +17,8 @@ WITH leader AS MATERIALIZED (
                 published_at IS NULL AND dead_at IS NULL
                 AND available_at <= now()
                 AND (available_at, sequence) >= (
-                    -- The driver knows no time before year 1, where a row edited by hand may be.
-                    CASE WHEN $8::timestamptz < '0001-01-03Z' THEN '-infinity'::timestamptz ELSE $8::timestamptz END, $9::bigint
+                    -- Where a row edited by hand may be, and no place tells it from the others there.
+                    CASE WHEN $8::timestamptz < '1700-01-02Z' THEN '-infinity'::timestamptz ELSE $8::timestamptz END, $9::bigint
                 )
                 AND (locked_at IS NULL OR locked_at < now() - make_interval(secs => $3))
                 AND (key IS NULL OR (tenant_id, key) NOT IN (SELECT * FROM unnest($10::uuid[], $11::text[])))

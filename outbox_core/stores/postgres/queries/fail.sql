@@ -11,4 +11,4 @@ SET
 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::float8[], $5::boolean[], $6::boolean[])
     AS failed (id, token, error, delay, refund, dead)
 WHERE message.id = failed.id AND message.lock_token = failed.token
-RETURNING message.id
+RETURNING failed.id, failed.token

@@ -1,9 +1,10 @@
--- Mark rows as acknowledged by the broker, each under its own lease. Their ids come back only when others had lost theirs.
+-- Mark rows as acknowledged by the broker, each under its own lease. They come back only when others had lost theirs.
 WITH published AS (
     UPDATE {table} AS message
     SET published_at = now(), locked_at = NULL, lock_token = NULL, last_error = NULL
     FROM unnest($1::uuid[], $2::uuid[]) AS done (id, token)
     WHERE message.id = done.id AND message.lock_token = done.token
-    RETURNING message.id
+    RETURNING done.id, done.token
 )
-SELECT CASE WHEN count(*) < cardinality($1::uuid[]) THEN coalesce(array_agg(id), '{}') END FROM published
+SELECT ARRAY(SELECT id FROM published), ARRAY(SELECT token FROM published)
+WHERE (SELECT count(*) FROM published) < cardinality($1::uuid[])

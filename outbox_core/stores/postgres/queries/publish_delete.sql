@@ -1,8 +1,9 @@
--- Delete rows acknowledged by the broker, each under its own lease. Their ids come back only when others had lost theirs.
+-- Delete rows acknowledged by the broker, each under its own lease. They come back only when others had lost theirs.
 WITH published AS (
     DELETE FROM {table} AS message
     USING unnest($1::uuid[], $2::uuid[]) AS done (id, token)
     WHERE message.id = done.id AND message.lock_token = done.token
-    RETURNING message.id
+    RETURNING done.id, done.token
 )
-SELECT CASE WHEN count(*) < cardinality($1::uuid[]) THEN coalesce(array_agg(id), '{}') END FROM published
+SELECT ARRAY(SELECT id FROM published), ARRAY(SELECT token FROM published)
+WHERE (SELECT count(*) FROM published) < cardinality($1::uuid[])

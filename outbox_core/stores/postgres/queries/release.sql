@@ -5,4 +5,4 @@ SET
     available_at = CASE WHEN $3::boolean THEN clock_timestamp() ELSE available_at END
 FROM unnest($1::uuid[], $2::uuid[]) AS back (id, token)
 WHERE message.id = back.id AND message.lock_token = back.token
-RETURNING message.id
+RETURNING back.id, back.token

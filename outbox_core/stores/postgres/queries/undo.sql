@@ -11,7 +11,7 @@ WHERE id = ANY (ARRAY(
             published_at IS NULL AND dead_at IS NULL
             AND available_at <= now()
             AND (available_at, sequence) >= (
-                CASE WHEN $2::timestamptz < '0001-01-03Z' THEN '-infinity'::timestamptz ELSE $2::timestamptz END, $3::bigint
+                CASE WHEN $2::timestamptz < '1700-01-02Z' THEN '-infinity'::timestamptz ELSE $2::timestamptz END, $3::bigint
             )
             -- Passed over as in the claim: there may be any number of them before what it took.
             AND (key IS NULL OR (tenant_id, key) NOT IN (SELECT * FROM unnest($5::uuid[], $6::text[])))

@@ -26,12 +26,12 @@ class LeaseContract:
             await scene.store.fail(scene.table, [failure(row)])
             (row,) = await scene.claim_when_due()
             lost = await scene.store.publish(scene.table, leases([row]), delete=False)
-            equal(lost, NOBODY, "ids whose lease was lost")
+            equal(lost, NOBODY, "leases lost")
             stored = await scene.look(message)
             equal((stored.state, stored.attempts, stored.last_error), (State.PUBLISHED, 2, None), "the row")
             expect(stored.published_at is not None, "published_at is not set")
             again = await scene.store.publish(scene.table, leases([row]), delete=False)
-            equal(again, {row.id}, "ids lost of a second publication")
+            equal(again, {row.lease}, "leases lost of a second publication")
             equal(await scene.claim(lock_ttl=0.0), [], "rows to claim")
 
     async def test_publishing_may_delete_the_row(self, database: Database) -> None:
@@ -39,7 +39,7 @@ class LeaseContract:
         async with at_work(database) as scene:
             await scene.write(message, other)
             row = await scene.claim_one(limit=1)
-            equal(await scene.store.publish(scene.table, leases([row]), delete=True), NOBODY, "ids lost")
+            equal(await scene.store.publish(scene.table, leases([row]), delete=True), NOBODY, "leases lost")
             expect(await scene.is_gone(message), "the row is still there")
             equal((await scene.look(other)).state, State.PENDING, "the other row")
 
@@ -52,16 +52,16 @@ class LeaseContract:
             good, row.token = row.token, uuid4()
             for delete in (False, True):
                 lost = await scene.store.publish(scene.table, leases([row]), delete=delete)
-                equal(lost, {row.id}, "ids not published")
+                equal(lost, {row.lease}, "not published")
             for verdict in (failure(row), failure(row, dead=True), failure(row, refund=True)):
-                equal(await scene.store.fail(scene.table, [verdict]), {row.id}, "ids not failed")
+                equal(await scene.store.fail(scene.table, [verdict]), {row.lease}, "not failed")
             for restamp in (False, True):
                 lost = await scene.store.release(scene.table, leases([row]), restamp=restamp)
-                equal(lost, {row.id}, "ids not released")
+                equal(lost, {row.lease}, "not released")
             equal(await scene.store.undo(scene.table, scene.terms(), {}), 0, "rows undone")
             equal(await scene.look(message), before, "the row")
             lost = await scene.store.publish(scene.table, [(row.id, good)], delete=False)
-            equal(lost, NOBODY, "ids lost under the good token")
+            equal(lost, NOBODY, "leases lost under the good token")
 
     async def test_the_owner_of_a_void_lease_is_refused_once_another_has_the_row(
         self, database: Database
@@ -72,7 +72,7 @@ class LeaseContract:
             stale = await scene.claim_one()
             (fresh,) = await scene.claim_when_due(lock_ttl=0.02)
             before = await scene.look(message)
-            refused = {stale.id}
+            refused = {stale.lease}
             equal(await scene.store.publish(scene.table, leases([stale]), delete=False), refused, "published")
             equal(await scene.store.fail(scene.table, [failure(stale, dead=True)]), refused, "failed")
             equal(await scene.store.release(scene.table, leases([stale]), restamp=True), refused, "released")
@@ -86,9 +86,33 @@ class LeaseContract:
             rows = await scene.claim()
             rows[1].token = uuid4()
             lost = await scene.store.publish(scene.table, leases(rows), delete=False)
-            equal(lost, {rows[1].id}, "ids whose lease was lost")
+            equal(lost, {rows[1].lease}, "leases lost")
             states = [(await scene.look(message)).state for message in messages]
             equal(states, [State.PUBLISHED, State.IN_FLIGHT, State.PUBLISHED], "states")
+
+    async def test_one_row_under_two_leases_is_written_under_the_one_that_holds(
+        self, database: Database
+    ) -> None:
+        """As when it was leased anew to the relay that still dispatched it."""
+        for stale_first in (True, False):
+            message = Message(TOPIC, 1)
+            async with at_work(database) as scene:
+                await scene.write(message)
+                stale = await scene.claim_one()
+                (fresh,) = await scene.claim_when_due(lock_ttl=0.02)
+                both = [stale, fresh] if stale_first else [fresh, stale]
+                lost = await scene.store.release(scene.table, leases(both), restamp=False)
+                equal(lost, {stale.lease}, "leases lost of a release")
+                (stale,) = await scene.claim()
+                (fresh,) = await scene.claim_when_due(lock_ttl=0.02)
+                both = [stale, fresh] if stale_first else [fresh, stale]
+                lost = await scene.store.fail(scene.table, [failure(row) for row in both])
+                equal(lost, {stale.lease}, "leases lost of a failure")
+                (stale,) = await scene.claim_when_due()
+                (fresh,) = await scene.claim_when_due(lock_ttl=0.02)
+                both = [stale, fresh] if stale_first else [fresh, stale]
+                lost = await scene.store.publish(scene.table, leases(both), delete=stale_first)
+                equal(lost, {stale.lease}, "leases lost of a publication")
 
     async def test_nothing_to_write_is_no_error(self, database: Database) -> None:
         async with at_work(database) as scene:
@@ -103,7 +127,7 @@ class LeaseContract:
             await scene.write(message)
             row = await scene.claim_one()
             now = (await scene.store.tick(scene.table)).now
-            equal(await scene.store.fail(scene.table, [failure(row, delay=0.4)]), NOBODY, "ids lost")
+            equal(await scene.store.fail(scene.table, [failure(row, delay=0.4)]), NOBODY, "leases lost")
             stored = await scene.look(message)
             equal((stored.state, stored.attempts), (State.PENDING, 1), "state and attempts")
             equal(stored.last_error, "PROVIDER.TEST refused", "last_error")
@@ -126,7 +150,7 @@ class LeaseContract:
         async with at_work(database) as scene:
             await scene.write(message)
             row = await scene.claim_one()
-            equal(await scene.store.fail(scene.table, [failure(row, dead=True)]), NOBODY, "ids lost")
+            equal(await scene.store.fail(scene.table, [failure(row, dead=True)]), NOBODY, "leases lost")
             stored = await scene.look(message)
             equal((stored.state, stored.attempts), (State.DEAD, 1), "state and attempts")
             expect(stored.dead_at is not None, "dead_at is not set")
@@ -138,7 +162,7 @@ class LeaseContract:
             await scene.write(message)
             before = await scene.look(message)
             row = await scene.claim_one()
-            equal(await scene.store.release(scene.table, leases([row]), restamp=False), NOBODY, "ids lost")
+            equal(await scene.store.release(scene.table, leases([row]), restamp=False), NOBODY, "leases lost")
             equal(await scene.look(message), before, "the row")
             row = await scene.claim_one()
             await scene.store.release(scene.table, leases([row]), restamp=True)

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import anyio
 
 from outbox_core.outbox import Outbox
-from outbox_core.store import Claim, Election, Failure, KeyId, Row, Store
+from outbox_core.store import Claim, Election, Failure, KeyId, Lease, Row, Store
 from outbox_core.testing.contracts.driving import expect
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def ids(rows: Sequence[Row]) -> list[UUID]:
     return [row.message.meta.event_id for row in rows]
 
 
-def leases(rows: Sequence[Row]) -> list[tuple[UUID, UUID]]:
-    return [(row.id, row.token) for row in rows]
+def leases(rows: Sequence[Row]) -> list[Lease]:
+    return [row.lease for row in rows]
 
 
 def failure(row: Row, *, delay: float = 0.0, refund: bool = False, dead: bool = False) -> Failure:
