@@ -186,7 +186,8 @@ def read_results(text: str) -> list[Ran]:
     for case in ET.fromstring(text).iter("testcase"):  # noqa: S314 - written by our own pytest
         test = f"{case.get('file')}::{case.get('name')}"
         skipped = case.find("skipped")
-        if case.find("failure") is not None or case.find("error") is not None:
+        expected_to_fail = skipped is not None and skipped.get("type") == "pytest.xfail"
+        if expected_to_fail or case.find("failure") is not None or case.find("error") is not None:
             results.append(Ran(test, Fate.FAILED))
         elif skipped is not None:
             results.append(Ran(test, Fate.SKIPPED, skipped.get("message", "")))

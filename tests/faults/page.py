@@ -28,16 +28,16 @@ PLOT = PAGE.with_name("faults-timeline.svg")
 _FILES = re.compile(r" --(json|plot|report) \S+")
 
 
-def recorded() -> str:
-    """The part of the page on the run that is kept in the repository."""
-    saved: dict[str, Any] = json.loads(RUN.read_text(encoding="utf-8"))
+def recorded(run: Path | None = None) -> str:
+    """The part of the page on a run, the one that is kept in the repository if not another."""
+    saved: dict[str, Any] = json.loads((run or RUN).read_text(encoding="utf-8"))
     parts = [_about(saved), _runs(saved), _kinds(saved), _counts(saved), _soaks(saved), _plot(saved)]
     return "\n\n".join(part for part in parts if part)
 
 
-def mutants() -> str:
+def mutants(file: Path | None = None) -> str:
     """The part of the page on the product broken on purpose."""
-    saved: dict[str, Any] = json.loads(MUTANTS.read_text(encoding="utf-8"))
+    saved: dict[str, Any] = json.loads((file or MUTANTS).read_text(encoding="utf-8"))
     lines = ["| what is broken | how many messages it cost | found as | |", "|---|---:|---|---|"]
     for each in saved["mutants"]:
         verdict = "caught" if each["caught"] else "**not caught**"
@@ -141,10 +141,31 @@ def _plot(saved: dict[str, Any]) -> str:
     return f"![Commits and arrivals in every second, and every fault in its lane, seed {saved['seed']}]({PLOT.name})"
 
 
-def main(arguments: argparse.Namespace) -> int:
-    saved = json.loads(arguments.file.read_text(encoding="utf-8"))
+def unfit(saved: dict[str, Any]) -> str:
+    """Why a run is not one to show; empty when it is."""
     if not saved["finished"]:
-        print(f"{arguments.file} is not a run to show: it did not come to its end")
+        return "it did not come to its end"
+    return (
+        "" if saved["form"] == "long" else f"it is of the {saved['form']} form, and the page shows a long one"
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Nothing is written before everything that is given could be read."""
+    try:
+        saved = json.loads(arguments.file.read_text(encoding="utf-8"))
+        problem = unfit(saved)
+        shown, broken = recorded(arguments.file), mutants(arguments.mutants)
+        if arguments.plot is not None and "<svg" not in arguments.plot.read_text(encoding="utf-8"):
+            problem = f"{arguments.plot} is no plot"
+    except OSError as error:
+        problem = f"{error.strerror}: {error.filename}"
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        problem = (
+            f"it, or what --mutants names, is not what the session wrote ({type(error).__name__}: {error})"
+        )
+    if problem:
+        print(f"{arguments.file} is not a run to show: {problem}")
         return 1
     RESULTS.mkdir(exist_ok=True)
     if arguments.file.resolve() != RUN:
@@ -152,8 +173,8 @@ def main(arguments: argparse.Namespace) -> int:
     for given, kept in ((arguments.plot, PLOT), (arguments.mutants, MUTANTS)):
         if given is not None and given.resolve() != kept:
             shutil.copyfile(given, kept)
-    text = replaced(PAGE.read_text(encoding="utf-8"), "recorded run", recorded())
-    PAGE.write_text(replaced(text, "mutants", mutants()), encoding="utf-8")
+    text = replaced(PAGE.read_text(encoding="utf-8"), "recorded run", shown)
+    PAGE.write_text(replaced(text, "mutants", broken), encoding="utf-8")
     print(f"wrote {PAGE.relative_to(REPOSITORY)}")
     return 0
 

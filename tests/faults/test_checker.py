@@ -182,12 +182,15 @@ def test_a_row_is_proven_or_not(
 def test_a_record_of_pytest_is_read() -> None:
     text = (
         '<testsuites><testsuite><testcase file="a.py" name="t[1]"/><testcase file="a.py" name="u"><failure/></testcase>'
-        '<testcase file="a.py" name="v"><skipped message="not root"/></testcase></testsuite></testsuites>'
+        '<testcase file="a.py" name="v"><skipped message="not root"/></testcase>'
+        '<testcase file="a.py" name="w"><skipped type="pytest.xfail" message="not yet"/></testcase>'
+        "</testsuite></testsuites>"
     )
     assert read_results(text) == [
         Ran("a.py::t[1]", Fate.PASSED),
         Ran("a.py::u", Fate.FAILED),
         Ran("a.py::v", Fate.SKIPPED, "not root"),
+        Ran("a.py::w", Fate.FAILED),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -164,3 +165,39 @@ def test_the_page_says_at_which_commit_its_run_was_made(
     monkeypatch.setattr(page, "RUN", tmp_path / "run.json")
     page.RUN.write_text(json.dumps(saved), encoding="utf-8")
     assert shown in page.recorded()
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (None, "No such file"),
+        ("no JSON", "is not what the session wrote"),
+        ("[]", "is not what the session wrote"),
+        ('{"finished": true}', "is not what the session wrote"),
+        ('{"finished": false}', "it did not come to its end"),
+        ('{"finished": true, "form": "short"}', "of the short form"),
+    ],
+)
+def test_what_is_no_long_run_takes_no_recorded_ones_place(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    given: str | None,
+    reason: str,
+) -> None:
+    kept = page.RUN.read_text(encoding="utf-8")
+    if given is not None and "form" in given:
+        given = json.dumps(json.loads(kept) | json.loads(given))
+    elif given == '{"finished": false}':
+        given = json.dumps(json.loads(kept) | {"finished": False})
+    for name in ("RUN", "PAGE"):
+        copy = tmp_path / name
+        copy.write_bytes(getattr(page, name).read_bytes())
+        monkeypatch.setattr(page, name, copy)
+    file = tmp_path / "given.json"
+    if given is not None:
+        file.write_text(given, encoding="utf-8")
+    before = page.PAGE.read_bytes()
+    assert page.main(argparse.Namespace(file=file, plot=None, mutants=None)) == 1
+    assert reason in capsys.readouterr().out
+    assert (page.RUN.read_text(encoding="utf-8"), page.PAGE.read_bytes()) == (kept, before)
