@@ -225,7 +225,8 @@ async def test_deleted_entries_are_not_read_again(yard: Yard) -> None:
     assert places == sorted(set(places))
     await yard.add("published", 5, age=70)
     assert (await cleaner.clean()).published == 5
-    assert store.sweeps[len(places)].since > places[-1]
+    # Not beyond it if the last look of a pass found nothing, as when batches shrank on a slow machine.
+    assert store.sweeps[len(places)].since >= places[-1] > BEGINNING
 
 
 async def test_a_pass_that_failed_goes_on_from_where_it_was_with_smaller_batches(yard: Yard) -> None:

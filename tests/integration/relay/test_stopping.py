@@ -43,7 +43,8 @@ async def test_stop_waits_for_what_is_in_dispatch_and_gives_back_the_rest(bench:
     rows = await bench.rows()
     assert [row["state"] for row in rows] == ["published"] * 3 + ["pending"] * 7
     assert [row["attempts"] for row in rows] == [1] * 3 + [0] * 7
-    assert [(event.rows, event.reason) for event in bench.heard.of(Released)] == [(7, "the relay stopped")]
+    # Twice if the claim that was under way came upon them after that, and gave them back in its turn.
+    assert {(event.rows, event.reason) for event in bench.heard.of(Released)} == {(7, "the relay stopped")}
 
 
 async def test_no_claim_after_stop_was_called(bench: Bench) -> None:
