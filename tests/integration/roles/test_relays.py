@@ -12,7 +12,6 @@ import pytest_asyncio
 
 from outbox_core.message import Message
 from tests.integration.relay import (
-    test_bad_dispatchers,
     test_bad_input,
     test_draining,
     test_failures,
@@ -56,7 +55,6 @@ async def bench(cast: Cast) -> AsyncIterator[Bench]:
 globals().update(
     borrowed(
         "bench",
-        test_bad_dispatchers,
         test_bad_input,
         test_draining,
         test_failures,
