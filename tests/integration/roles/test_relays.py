@@ -28,7 +28,7 @@ from tests.integration.relay.bench import TOPIC, Bench
 from tests.integration.roles.borrowing import borrowed
 from tests.integration.roles.cast import Cast
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.store]
+pytestmark = pytest.mark.asyncio
 
 
 class RoleBench(Bench):

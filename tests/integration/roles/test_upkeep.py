@@ -22,7 +22,7 @@ from tests.integration.roles.borrowing import borrowed
 from tests.integration.roles.cast import Cast
 from tests.integration.yard import Yard
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.store]
+pytestmark = pytest.mark.asyncio
 
 CLEANING = borrowed(
     "yard",
