@@ -83,10 +83,15 @@ class Claimer:
         self.unknown = UnknownClaims(
             table, store, settings.database_timeout, lambda place: self._position.back_to((place,))
         )
+        self._halted = False
         self._led: int | None = None
         self._passed_over: Sequence[Leaf] = ()
         self._cautious = False
         """One row at a time: a message may be among them that takes its process down, and the others with it."""
+
+    def halt(self) -> None:
+        """Begin no claim any more: the relay stops."""
+        self._halted = True
 
     def returned(self, rows: Sequence[Row]) -> None:
         """Rows were given back: read them again."""
@@ -145,7 +150,7 @@ class Claimer:
     @property
     def _can_claim(self) -> bool:
         leads = not self._settings.single_active or self._term() is not None
-        return leads and not self._leaves.all_away
+        return leads and not self._halted and not self._leaves.all_away
 
     def _has_room(self) -> bool:
         """Whether more may be claimed. What waits for a destination that does not answer keeps nobody else's place."""

@@ -147,8 +147,9 @@ class PostgresStore:
 
     async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
         ids, tokens = _columns(leases, 2)
-        partly = await self._fetch(table, "publish_delete" if delete else "publish", "complete", ids, tokens)
-        return set(leases).difference(*(zip(*some, strict=True) for some in partly)) if partly else set()
+        statement = "publish_delete" if delete else "publish"
+        partly = await self._fetch(table, statement, "complete", ids, tokens)
+        return set(leases).difference(zip(*partly[0], strict=True)) if partly else set()
 
     async def fail(self, table: TableName, failures: Sequence[Failure]) -> set[Lease]:
         columns = _columns([(f.id, f.token, f.error, f.delay, f.refund, f.dead) for f in failures], 6)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from outbox_core.observer import LeaderGained, Published
+from outbox_core.errors import BrokerUnavailable
+from outbox_core.meta import DispatchedMessage
+from outbox_core.observer import BreakerOpened, LeaderGained, Published
 from outbox_core.relay import Relay
+from outbox_core.relay.claimer import Claimer
 from outbox_core.store import Claim, Leased
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
@@ -44,3 +49,31 @@ async def test_a_leader_that_looks_in_vain_writes_nothing(bench: Bench) -> None:
         assert await next_transaction() - before < HEARTBEATS
         await bench.enqueue(1)
         await until(lambda: bool(bench.heard.of(Published)))
+
+
+async def test_hints_are_no_reason_to_hurry_while_the_only_destination_is_away(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hints, rounds, step = 5, 0, Claimer.step
+
+    async def counted(claimer: Claimer) -> bool:
+        nonlocal rounds
+        rounds += 1
+        return await step(claimer)
+
+    async def away(_: DispatchedMessage) -> None:
+        raise BrokerUnavailable("gone")
+
+    monkeypatch.setattr(Claimer, "step", counted)
+    slow = {"poll_interval": 5.0, "backoff_base": 60.0, "backoff_cap": 60.0}
+    async with bench.relay(away, **slow) as relay:
+        await bench.enqueue(1)
+        await until(lambda: bool(bench.heard.of(BreakerOpened)))
+        rounds = 0
+        for _ in range(hints):
+            before = rounds
+            await bench.connection.execute("SELECT pg_notify('outbox', 'shop.orders_outbox')")
+            await until(lambda: rounds > before)  # noqa: B023 - it is awaited here
+            await asyncio.sleep(0.05)  # the time in which it might go round by itself
+        assert relay.state == "running"
+    assert rounds <= 2 * hints, "it went round by itself between two hints"

@@ -43,8 +43,9 @@ async def test_stop_waits_for_what_is_in_dispatch_and_gives_back_the_rest(bench:
     rows = await bench.rows()
     assert [row["state"] for row in rows] == ["published"] * 3 + ["pending"] * 7
     assert [row["attempts"] for row in rows] == [1] * 3 + [0] * 7
-    # Twice if the claim that was under way came upon them after that, and gave them back in its turn.
-    assert {(event.rows, event.reason) for event in bench.heard.of(Released)} == {(7, "the relay stopped")}
+    # Once more if the claim that was under way came upon them after that, and gave them back in its turn.
+    released = [(event.rows, event.reason) for event in bench.heard.of(Released)]
+    assert released in ([(7, "the relay stopped")], [(7, "the relay stopped")] * 2)
 
 
 async def test_no_claim_after_stop_was_called(bench: Bench) -> None:

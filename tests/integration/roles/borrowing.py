@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from types import ModuleType
+from importlib import import_module
 from typing import Any, Final
 
 _HARMLESS: Final = {"caplog", "monkeypatch"}
 """Fixtures of pytest's own that bring no other way to the database."""
 
 
-def borrowed(fixture: str, *modules: ModuleType, but: tuple[str, ...] = ()) -> dict[str, Callable[..., Any]]:
-    """Every test of these modules that works on ``fixture`` alone, parametrized ones too, by a name of its own.
+def borrowed(
+    fixture: str, folder: str, *suites: str, but: tuple[str, ...] = ()
+) -> dict[str, Callable[..., Any]]:
+    """Every test of these suites that works on ``fixture`` alone, parametrized ones too, by a name of its own.
 
     ``but`` names those that make or break what no least-privilege role may; a name that is no test's is refused.
     """
     found: dict[str, Callable[..., Any]] = {}
     left_out = set(but)
-    for module in modules:
-        suite = module.__name__.rpartition(".")[2]
+    for suite in suites:
+        module = import_module(f"{folder}.{suite}")
         for name, test in inspect.getmembers(module, inspect.isfunction):
             if test.__module__ != module.__name__ or not name.startswith("test_"):
                 continue

@@ -11,19 +11,6 @@ import pytest
 import pytest_asyncio
 
 from outbox_core.message import Message
-from tests.integration.relay import (
-    test_bad_input,
-    test_draining,
-    test_failures,
-    test_held_keys,
-    test_lifecycle,
-    test_observers,
-    test_outages,
-    test_poison,
-    test_processes,
-    test_refusals,
-    test_stopping,
-)
 from tests.integration.relay.bench import TOPIC, Bench
 from tests.integration.roles.borrowing import borrowed
 from tests.integration.roles.cast import Cast
@@ -55,17 +42,18 @@ async def bench(cast: Cast) -> AsyncIterator[Bench]:
 globals().update(
     borrowed(
         "bench",
-        test_bad_input,
-        test_draining,
-        test_failures,
-        test_held_keys,
-        test_lifecycle,
-        test_observers,
-        test_outages,
-        test_poison,
-        test_processes,
-        test_refusals,
-        test_stopping,
+        "tests.integration.relay",
+        "test_bad_input",
+        "test_draining",
+        "test_failures",
+        "test_held_keys",
+        "test_lifecycle",
+        "test_observers",
+        "test_outages",
+        "test_poison",
+        "test_processes",
+        "test_refusals",
+        "test_stopping",
         but=(
             # They change the table that others here work on after them, or lock and edit rows beside the relay.
             "test_a_first_message_that_somebody_has_locked_is_not_asked_for_without_a_pause",

@@ -8,16 +8,6 @@ import pytest
 import pytest_asyncio
 
 from outbox_core.stores.postgres.upkeep import PostgresUpkeep
-from tests.integration import (
-    test_cleaner,
-    test_dead_letter_plans,
-    test_dead_letters,
-    test_held_messages,
-    test_replay,
-    test_replay_delivery,
-    test_replay_interrupted,
-    test_replay_together,
-)
 from tests.integration.roles.borrowing import borrowed
 from tests.integration.roles.cast import Cast
 from tests.integration.yard import Yard
@@ -26,18 +16,20 @@ pytestmark = pytest.mark.asyncio
 
 CLEANING = borrowed(
     "yard",
-    test_cleaner,
+    "tests.integration",
+    "test_cleaner",
     but=("test_every_message_is_either_replayed_or_cleaned",),  # an operator and a cleaner in one
 )
 OPERATING = borrowed(
     "yard",
-    test_dead_letter_plans,
-    test_dead_letters,
-    test_held_messages,
-    test_replay,
-    test_replay_delivery,
-    test_replay_interrupted,
-    test_replay_together,
+    "tests.integration",
+    "test_dead_letter_plans",
+    "test_dead_letters",
+    "test_held_messages",
+    "test_replay",
+    "test_replay_delivery",
+    "test_replay_interrupted",
+    "test_replay_together",
     but=(
         "test_content_is_shown_only_when_asked_for",  # which an operator may not see; others here show that
         "test_a_look_up_by_id_does_not_search_the_table",  # by counting pages of a table of its own
@@ -48,7 +40,7 @@ globals().update(CLEANING | OPERATING)
 
 @pytest_asyncio.fixture
 async def yard(cast: Cast, request: pytest.FixtureRequest) -> AsyncIterator[Yard]:
-    part = "relay" if request.function.__module__ == test_cleaner.__name__ else "operator"
+    part = "relay" if request.function in CLEANING.values() else "operator"
     async with cast.session("admin") as admin, PostgresUpkeep.connect(cast.dsn(part)) as upkeep:
         made = Yard(cast.dsn(part), admin, upkeep)
         made.relays = cast.dsn("relay")
