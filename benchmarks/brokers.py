@@ -12,7 +12,6 @@ private ones with their default settings, or those of the environment (``OUTBOX_
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -26,7 +25,7 @@ import aio_pika
 import asyncpg
 import nats
 
-from benchmarks import common, plain_clients, processes, running
+from benchmarks import common, environment, plain_clients, processes, running
 from benchmarks.broker_process import PAYLOAD, url
 from benchmarks.catalogue import Mode
 from benchmarks.children import TABLE, event_loop
@@ -288,8 +287,7 @@ def _started(services: Services, kind: str) -> str | Missing:
 
 
 def run(place: Place, mode: Mode) -> Section:
-    kinds = os.environ.get("OUTBOX_BENCHMARK_BROKERS", ",".join(SERVERS)).split(",")
-    with brokers(kinds) as (addresses, missing):
+    with brokers(environment.brokers()) as (addresses, missing):
         return common.run(measure(place, addresses, missing, SIZES[mode]))
 
 

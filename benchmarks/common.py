@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 
+from benchmarks import environment
 from benchmarks.children import TABLE, event_loop
 from outbox_core import schema
 from outbox_core.table import TableName
@@ -21,7 +21,7 @@ from tests.services.session import Services
 
 HERE = Path(__file__).parent
 NO_PGBENCH = (
-    "there is no pgbench beside the server's programs, on the PATH or in OUTBOX_BENCHMARK_PGBENCH; install"
+    f"there is no pgbench beside the server's programs, on the PATH or in {environment.PGBENCH}; install"
     " PostgreSQL's own programs (Debian: apt install postgresql), or name the program's file in that variable"
 )
 """Why a figure is not measured."""
@@ -58,8 +58,8 @@ def place(dsn: str | None) -> Iterator[Place]:
 
 def _pgbench(beside: Path | None = None) -> str | None:
     """The named one, the one beside the server's programs, or that of the PATH."""
-    named = os.environ.get("OUTBOX_BENCHMARK_PGBENCH")
-    if named:
+    named = environment.pgbench()
+    if named is not None:
         return named
     found = None if beside is None else shutil.which("pgbench", path=str(beside))
     return found or shutil.which("pgbench")

@@ -148,6 +148,21 @@ def sections_of(saved: dict[str, Any]) -> list[Section]:
     ]
 
 
+def read(path: Path) -> dict[str, Any]:
+    """A saved run. Raises ValueError that says what is wrong with it when it is none."""
+    try:
+        saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        sections_of(saved)
+        if not isinstance(saved["failed"], dict):
+            raise TypeError("`failed` is no object")
+    except OSError as error:
+        raise ValueError(str(error.strerror)) from None
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"it is not what `python -m benchmarks --json` wrote ({reason})") from None
+    return saved
+
+
 def save(path: Path, saved: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(saved, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")

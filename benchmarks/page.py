@@ -8,7 +8,6 @@ The JSON of the run that the page shows is kept in the repository; page and JSON
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from datetime import datetime
@@ -224,15 +223,12 @@ def main() -> int:
     parser.add_argument("file", type=Path, help="the JSON of a run of every benchmark")
     given = parser.parse_args()
     try:
-        saved = json.loads(given.file.read_text(encoding="utf-8"))
-        problem = unfit(saved)
-        text = "" if problem else page(saved)
-    except OSError as error:
-        problem = str(error.strerror)
+        saved = figures.read(given.file)
+        if problem := unfit(saved):
+            raise ValueError(problem)
+        text = page(saved)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        problem = f"it is not what `python -m benchmarks --json` wrote ({type(error).__name__}: {error})"
-    if problem:
-        print(f"{given.file} is not a run to show: {problem}")
+        print(f"{given.file} is not a run to show: {error}")
         return 1
     PAGE.write_text(text, encoding="utf-8")
     if given.file.resolve() != RESULTS:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import sys
 import time
 import traceback
@@ -14,7 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import common, figures, machine, plots
+import psycopg
+
+from benchmarks import common, environment, figures, machine, plots
 from benchmarks.catalogue import BENCHMARKS, Mode, listing
 from benchmarks.common import Place
 from benchmarks.figures import Section
@@ -93,11 +94,15 @@ def main(description: str | None, only: str | None = None) -> int:
     a busy machine misses bars too.
     """
     names = [only] if only else list(BENCHMARKS)
-    given = _parser(description, names).parse_args()
+    parser = _parser(description, names)
+    given = parser.parse_args()
     if given.list:
         print(listing(given.only))
         return 0
-    older = _read(given.into)
+    try:
+        older = _checked(given)
+    except ValueError as error:
+        parser.error(str(error))
     began = time.monotonic()
     sections: list[Section] = []
     failed: dict[str, str] = {}
@@ -121,11 +126,26 @@ def main(description: str | None, only: str | None = None) -> int:
     return 1 if failed or now["missing"] else 0
 
 
-def _read(path: Path | None) -> dict[str, Any] | None:
-    if path is None or not path.exists():
+def _checked(given: argparse.Namespace) -> dict[str, Any] | None:
+    """The run to add to, if there is one. Raises ValueError for what would come out only after minutes."""
+    environment.pgbench()
+    environment.brokers()
+    if given.dsn is not None:
+        try:
+            psycopg.connect(given.dsn, connect_timeout=10).close()
+        except psycopg.Error as error:
+            reason = " ".join(str(error).split())
+            raise ValueError(f"--dsn names no PostgreSQL that can be used: {reason}") from None
+    for name in ("json", "into"):
+        file: Path | None = getattr(given, name)
+        if file is not None and file.is_dir():
+            raise ValueError(f"--{name} {file} is a folder; name a file")
+    if given.into is None or not given.into.exists():
         return None
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    try:
+        return figures.read(given.into)
+    except ValueError as error:
+        raise ValueError(f"--into {given.into} cannot be added to: {error}") from None
 
 
 def _parser(description: str | None, names: list[str]) -> argparse.ArgumentParser:

@@ -40,6 +40,27 @@ def revision(root: Path = ROOT) -> Revision:
         return Revision()
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A file, by its path from the root, and when it was written."""
+
+    file: str
+    at: float
+
+
+def last_changed(root: Path = ROOT) -> Change:
+    """Of all that the product and its tests are made of, what was changed last."""
+    files = (
+        path
+        for folder in ("outbox_core", "outbox_adapters", "tests")
+        for path in (root / folder).rglob("*")
+        if path.suffix in (".py", ".sql", ".c") and ".venv" not in path.parts
+    )
+    return max(
+        (Change(str(path.relative_to(root)), path.stat().st_mtime) for path in files), key=lambda c: c.at
+    )
+
+
 def _git(root: Path, *words: str) -> str:
     return subprocess.run(
         ["git", *words], cwd=root, capture_output=True, text=True, timeout=_GIT_SECONDS, check=True

@@ -126,3 +126,36 @@ def test_growth_is_that_after_the_warming_up() -> None:
     assert growth(warming + flat, 1000) == 1.0
     leaking = [(rows, 40.0 + rows / 10) for rows in range(260, 1001, 10)]
     assert growth(warming + leaking, 1000) > 1.5
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "told"),
+    [
+        (["--dsn", "garbage"], {}, "--dsn names no PostgreSQL that can be used"),
+        (["--dsn", "postgresql://127.0.0.1:1/x"], {}, "--dsn names no PostgreSQL that can be used"),
+        (["--into", "foreign.json"], {}, "--into foreign.json cannot be added to: it is not what"),
+        (["--into", "."], {}, "--into . is a folder; name a file"),
+        ([], {"OUTBOX_BENCHMARK_BROKERS": "kafka,foo"}, "names 'foo'; there are kafka, nats, amqp"),
+        ([], {"OUTBOX_BENCHMARK_PGBENCH": "/nope"}, "OUTBOX_BENCHMARK_PGBENCH=/nope is no program"),
+    ],
+)
+def test_what_cannot_be_meant_is_told_before_anything_is_measured(
+    words: list[str],
+    variables: dict[str, str],
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    foreign = tmp_path / "foreign.json"
+    foreign.write_text('{"sections": [{"name": "drain"}]}', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(common, "place", None)  # it comes to no measuring
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--quick", *words])
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit) as ended:
+        running.main("…")
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+    assert foreign.read_text(encoding="utf-8") == '{"sections": [{"name": "drain"}]}'

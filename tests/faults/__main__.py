@@ -1,7 +1,8 @@
 """Break everything once and count what became of every message.
 
-    python -m tests.faults [--seed N] [--broker kafka|nats|amqp] [--mode ordered|side-by-side] [--seconds S]
-                           [--kinds A,B] [--long [HOURS]] [--soak SECONDS] [--no-matrix] [--records FILE …]
+    python -m tests.faults [--seed N] [--broker kafka|nats|amqp] [--mode ordered|side-by-side]
+                           [--on-published mark|delete] [--seconds S] [--kinds A,B] [--long [HOURS]]
+                           [--soak SECONDS] [--no-matrix] [--records FILE …]
                            [--json FILE] [--report FILE] [--plot FILE]
 
 Prints what happens as it happens and ends with one line of JSON, also when something went wrong with the session
@@ -34,7 +35,7 @@ from tests.faults.soak import WARM_UP_SECONDS
 from tests.faults.suites import Done, run_all, suites
 from tests.faults.summary import summary
 from tests.faults.trial import Result, run
-from tests.revision import Revision, revision
+from tests.revision import Revision, last_changed, revision
 
 SHORTEST_SOAK_SECONDS = WARM_UP_SECONDS + 60.0
 
@@ -99,10 +100,11 @@ class Session:
         """What makes the same run again, without the files that were written."""
         given = vars(self.arguments) | {"seed": self.seed}
         words = ["python -m tests.faults"]
-        for name in ("seed", "broker", "mode", "seconds", "kinds", "long", "soak"):
+        for name in ("seed", "broker", "mode", "on_published", "seconds", "kinds", "long", "soak"):
             value = given[name]
             if value is not None:
-                words.append(f"--{name} {value:g}" if isinstance(value, float) else f"--{name} {value}")
+                option = f"--{name.replace('_', '-')}"
+                words.append(f"{option} {value:g}" if isinstance(value, float) else f"{option} {value}")
         return " ".join([*words, "--no-matrix"] if given["no_matrix"] else words)
 
     def save(self) -> None:
@@ -215,6 +217,9 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--broker", choices=BROKERS, help="this one alone, instead of the seed's")
     parser.add_argument("--mode", choices=("ordered", "side-by-side"), help="this kind of run alone")
     parser.add_argument(
+        "--on-published", choices=("mark", "delete"), help="in every run, instead of each in one of the modes"
+    )
+    parser.add_argument(
         "--seconds", type=float, help="at least so long for each run, which ends not before all was felt"
     )
     parser.add_argument(
@@ -249,6 +254,11 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
         )
     if absent := [str(record) for record in arguments.records if not record.is_file()]:
         parser.error(f"no such records: {', '.join(absent)}; give files that pytest's --junitxml wrote")
+    changed = last_changed()
+    if old := [str(record) for record in arguments.records if record.stat().st_mtime < changed.at]:
+        parser.error(
+            f"of before {changed.file} was changed: {', '.join(old)}; run the tests again, or leave out --records"
+        )
     files = [file for file in (arguments.json, arguments.report, arguments.plot) if file is not None]
     if nowhere := [str(file) for file in files if not file.absolute().parent.is_dir()]:
         parser.error(f"cannot be written: {', '.join(nowhere)}; make their folders first")

@@ -53,21 +53,25 @@ CREATE FUNCTION faults_miscount(before faults_outbox, after faults_outbox) RETUR
     END
 $$;
 
--- As its owner: those who change messages may not write the trail.
+-- What is deleted with its lease is as good as published, for whoever may do so. Cleaning leaves no trail: the end of
+-- what it deletes is on it. As its owner: those who change messages may not write the trail.
 CREATE FUNCTION faults_record() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    before text := public.faults_state(OLD.published_at, OLD.dead_at, OLD.lock_token);
 BEGIN
-    INSERT INTO public.faults_trail (event_id, row_id, was, became, old_token, new_token, held, miscount)
-    VALUES (
-        OLD.event_id,
-        OLD.id,
-        public.faults_state(OLD.published_at, OLD.dead_at, OLD.lock_token),
-        public.faults_state(NEW.published_at, NEW.dead_at, NEW.lock_token),
-        OLD.lock_token, NEW.lock_token, clock_timestamp() - OLD.locked_at,
-        public.faults_miscount(OLD, NEW)
-    );
+    IF TG_OP = 'UPDATE' THEN
+        INSERT INTO public.faults_trail (event_id, row_id, was, became, old_token, new_token, held, miscount)
+        VALUES (
+            OLD.event_id, OLD.id, before, public.faults_state(NEW.published_at, NEW.dead_at, NEW.lock_token),
+            OLD.lock_token, NEW.lock_token, clock_timestamp() - OLD.locked_at, public.faults_miscount(OLD, NEW)
+        );
+    ELSIF before NOT IN ('published', 'dead') THEN
+        INSERT INTO public.faults_trail (event_id, row_id, was, became, old_token, held, miscount)
+        VALUES (OLD.event_id, OLD.id, before, 'published', OLD.lock_token, clock_timestamp() - OLD.locked_at, false);
+    END IF;
     RETURN NULL;
 END
 $$;
 
-CREATE TRIGGER faults_record AFTER UPDATE ON faults_outbox FOR EACH ROW EXECUTE FUNCTION faults_record();
+CREATE TRIGGER faults_record AFTER UPDATE OR DELETE ON faults_outbox FOR EACH ROW EXECUTE FUNCTION faults_record();

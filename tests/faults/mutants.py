@@ -16,14 +16,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.faults.plan import OnPublished
 from tests.mutations.catalogue import MUTATIONS
 from tests.mutations.mutation import Mutation
 from tests.mutations.tree import Tree, copied
+from tests.revision import revision
 
 LIMIT_SECONDS = 400.0
 
@@ -36,6 +39,7 @@ class Mutant:
     kinds: tuple[str, ...]
     mode: str
     finding: str
+    on_published: OnPublished = "mark"
 
     @property
     def mutation(self) -> Mutation:
@@ -46,6 +50,13 @@ class Mutant:
 MUTANTS = (
     Mutant(
         "publish-without-fencing", ("freeze_relay", "block_event_loop"), "ordered", "stale_writes_accepted"
+    ),
+    Mutant(
+        "delete-without-fencing",
+        ("freeze_relay", "block_event_loop"),
+        "ordered",
+        "stale_writes_accepted",
+        on_published="delete",
     ),
     Mutant("window-completed-before-ack", ("kill_broker",), "ordered", "lost"),
     Mutant("no-look-for-predecessors", ("kill_relay", "lose_broker_answers"), "ordered", "reordered"),
@@ -82,6 +93,8 @@ def run(tree: Tree, mutant: Mutant, seed: int) -> Outcome:
                         "nats",
                         "--seed",
                         str(seed),
+                        "--on-published",
+                        mutant.on_published,
                     ),
                     *("--mode", mutant.mode, "--kinds", ",".join(mutant.kinds), "--json", str(record)),
                 ],
@@ -140,20 +153,29 @@ def table(found: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def unbroken(chosen: Sequence[Mutant]) -> Iterator[Mutant]:
+    """Runs of the product as it is, with all that is to befall it broken: one for each manner of working."""
+    for mode, on_published in dict.fromkeys((each.mode, each.on_published) for each in chosen):
+        same = [each for each in chosen if (each.mode, each.on_published) == (mode, on_published)]
+        kinds = dict.fromkeys(kind for each in same for kind in each.kinds)
+        yield Mutant("whole", tuple(kinds), mode, "", on_published)
+
+
 def main(arguments: argparse.Namespace) -> int:
     chosen = [each for each in MUTANTS if not arguments.only or each.name in arguments.only]
     found: list[dict[str, Any]] = []
+    began_at, date = revision(), datetime.now(UTC)
     with copied() as tree:
         tree.check_imports()
-        for mode in dict.fromkeys(mutant.mode for mutant in chosen):
-            kinds = dict.fromkeys(kind for mutant in chosen if mutant.mode == mode for kind in mutant.kinds)
-            whole = run(tree, Mutant("whole", tuple(kinds), mode, ""), arguments.seed)
-            if whole.exit_code != 0:
+        for whole in unbroken(chosen):
+            outcome, manner = run(tree, whole, arguments.seed), f"{whole.mode}, {whole.on_published}"
+            if outcome.exit_code != 0:
                 _tell(
-                    f"nothing was broken yet, and the run, {mode}, ended with {whole.exit_code}:\n{whole.output}"
+                    f"nothing was broken yet, and the run, {manner}, ended with {outcome.exit_code}:\n"
+                    f"{outcome.output}"
                 )
                 return 1
-            _tell(f"whole, {mode}: good, {whole.seconds:.0f} s")
+            _tell(f"whole, {manner}: good, {outcome.seconds:.0f} s")
         for mutant in chosen:
             with tree.broken_by(mutant.mutation):
                 outcome = run(tree, mutant, arguments.seed)
@@ -162,7 +184,12 @@ def main(arguments: argparse.Namespace) -> int:
             if not found[-1]["caught"]:
                 _tell(outcome.output)
             if arguments.json:
-                content = {"seed": arguments.seed, "mutants": found}
+                content = {
+                    **asdict(began_at.until(revision())),
+                    "date": date.isoformat(timespec="seconds"),
+                    "seed": arguments.seed,
+                    "mutants": found,
+                }
                 arguments.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     caught = sum(each["caught"] for each in found)
     _tell(f"\n{table(found)}\n\n{caught} of {len(found)} caught")

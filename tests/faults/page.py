@@ -38,7 +38,8 @@ def recorded(run: Path | None = None) -> str:
 def mutants(file: Path | None = None) -> str:
     """The part of the page on the product broken on purpose."""
     saved: dict[str, Any] = json.loads((file or MUTANTS).read_text(encoding="utf-8"))
-    lines = ["| what is broken | how many messages it cost | found as | |", "|---|---:|---|---|"]
+    date = f"{datetime.fromisoformat(saved['date']):%Y-%m-%d}, {_commit(saved)}, seed {saved['seed']}:"
+    lines = [date, "", "| what is broken | how many messages it cost | found as | |", "|---|---:|---|---|"]
     for each in saved["mutants"]:
         verdict = "caught" if each["caught"] else "**not caught**"
         cost = f"{each['count']} of {each['committed']}"

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 Broker = Literal["kafka", "nats", "amqp"]
 BROKERS: Final[tuple[Broker, ...]] = ("kafka", "nats", "amqp")
+OnPublished = Literal["mark", "delete"]
 TABLE: Final = "faults_outbox"
 TOPIC: Final = "faults.order"
 POISON: Final = "faults.poison"
@@ -42,6 +43,7 @@ class Plan:
     ordered: bool
     writers: int = 3
     relays: int = 2
+    on_published: OnPublished = "mark"
     keys: int = 12
     rate: float = 15.0
     """Transactions a second of each writer."""
@@ -52,7 +54,7 @@ class Plan:
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {**RELAY, "single_active": self.ordered}
+        return {**RELAY, "single_active": self.ordered, "on_published": self.on_published}
 
     @property
     def cleaner(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.faults.counts import EACH_RUN
 from tests.faults.kinds import KINDS
-from tests.faults.plan import BROKERS, Broker, Plan
+from tests.faults.plan import BROKERS, Broker, OnPublished, Plan
 
 SIDE_BY_SIDE_KINDS = (
     "kill_relay", "kill_relay_at_a_point", "freeze_relay", "kill_writer", "lose_commit_answers",
@@ -56,10 +56,10 @@ def _short(arguments: argparse.Namespace, seed: int) -> Iterator[Task]:
     brokers = _brokers(arguments)
     first, second = brokers[seed % len(brokers)], brokers[(seed + 1) % len(brokers)]
     if True in _modes(arguments):
-        yield Task(_plan(seed, first, seconds, ordered=True), chosen)
+        yield Task(_plan(arguments, seed, first, seconds, ordered=True, turn=seed), chosen)
     few = chosen if arguments.mode else [kind for kind in chosen if kind in SIDE_BY_SIDE_KINDS]
     if few and False in _modes(arguments):
-        yield Task(_plan(seed, second, seconds, ordered=False), few)
+        yield Task(_plan(arguments, seed, second, seconds, ordered=False, turn=seed), few)
 
 
 def _long(arguments: argparse.Namespace, seed: int) -> Iterator[Task]:
@@ -70,9 +70,10 @@ def _long(arguments: argparse.Namespace, seed: int) -> Iterator[Task]:
     chosen, goals, seconds = _kinds(arguments), EACH_RUN, arguments.seconds or 0.0
     soaked = max(SOAK_SECONDS, arguments.long * 3600 * SOAK_SHARE)
     while True:
-        for broker in _brokers(arguments):
+        for turn, broker in enumerate(_brokers(arguments), seed):
             for ordered in _modes(arguments):
-                yield Task(_plan(seed, broker, seconds, ordered=ordered), chosen, goals)
+                plan = _plan(arguments, seed, broker, seconds, ordered=ordered, turn=turn)
+                yield Task(plan, chosen, goals)
         yield _soak(arguments, seed, soaked)
         seed, goals, seconds = seed + 1, {}, arguments.seconds or LONGER_SECONDS
         soaked = SOAK_SECONDS
@@ -90,8 +91,19 @@ def _modes(arguments: argparse.Namespace) -> tuple[bool, ...]:
     return {"ordered": (True,), "side-by-side": (False,)}.get(arguments.mode, (True, False))
 
 
-def _plan(seed: int, broker: Broker, seconds: float, *, ordered: bool) -> Plan:
-    return Plan(seed=seed, broker=broker, seconds=seconds, ordered=ordered, relays=2 if ordered else 3)
+def _plan(
+    arguments: argparse.Namespace, seed: int, broker: Broker, seconds: float, *, ordered: bool, turn: int
+) -> Plan:
+    """Of the two modes, by turns, one keeps what is published and the other deletes it."""
+    by_turns: OnPublished = "mark" if ordered == (turn % 2 == 1) else "delete"
+    return Plan(
+        seed=seed,
+        broker=broker,
+        seconds=seconds,
+        ordered=ordered,
+        relays=2 if ordered else 3,
+        on_published=arguments.on_published or by_turns,
+    )
 
 
 def _soak(arguments: argparse.Namespace, seed: int, seconds: float) -> Task:

@@ -16,6 +16,7 @@ def figures(result: Result) -> dict[str, int | str]:
     """One run in figures, by what they are called."""
     verdict = result.verdict
     return {
+        "what is published is": "kept" if result.plan.on_published == "mark" else "deleted",
         "committed": verdict.committed,
         "delivered": verdict.delivered,
         "dead, as planned": len(verdict.dead) - len(verdict.dead_unplanned),

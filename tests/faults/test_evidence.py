@@ -248,7 +248,7 @@ def test_what_several_suites_counted_is_added_up() -> None:
 
 
 def arguments(**given: Any) -> argparse.Namespace:
-    names = ("broker", "mode", "seconds", "kinds", "long", "soak")
+    names = ("broker", "mode", "on_published", "seconds", "kinds", "long", "soak")
     return argparse.Namespace(**{**dict.fromkeys(names), **given})
 
 
@@ -260,6 +260,8 @@ def test_the_long_form_has_every_broker_in_both_modes_with_goals_and_a_soak() ->
         (broker, ordered) for broker in ("kafka", "nats", "amqp") for ordered in (True, False)
     }
     assert [bool(task.kinds) for task in first] == [True] * 6 + [False]
+    deleting = {(task.plan.broker, task.plan.ordered) for task in first if task.plan.on_published == "delete"}
+    assert deleting == {("kafka", False), ("nats", True), ("amqp", False)}
     each = {kind: sum(task.goals.get(kind, 0) for task in first) for kind in counts.EACH_RUN}
     points = 3 * (2 * len(POINTS) + len(LEADER_POINTS))
     kills = sum(each.get(kind, 0) for kind in counts.KILLS) + points
@@ -291,6 +293,17 @@ def test_the_short_form_takes_two_brokers_in_turn() -> None:
     assert {broker for runs in planned for broker, ordered in runs if ordered} == {"kafka", "nats", "amqp"}
     (only,) = tasks(arguments(mode="side-by-side", broker="nats", kinds="kill_relay"), 5)
     assert (only.plan.ordered, only.kinds) == (False, ["kill_relay"])
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+def test_the_short_form_keeps_what_is_published_in_one_mode_and_deletes_it_in_the_other(seed: int) -> None:
+    kept, deleted = [
+        [task.plan.ordered for task in tasks(arguments(), seed) if task.plan.on_published == each]
+        for each in ("mark", "delete")
+    ]
+    assert (kept, deleted) == (([True], [False]) if seed % 2 else ([False], [True]))
+    asked_for = list(tasks(arguments(on_published="delete"), seed))
+    assert {task.plan.settings["on_published"] for task in asked_for} == {"delete"}
 
 
 def test_a_ledger_row_without_an_arrival_says_nothing_of_its_content() -> None:

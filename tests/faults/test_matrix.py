@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.faults.kinds import KINDS
 from tests.faults.matrix import Fate, Proof, Ran, Standing, absent_rows, gaps, judge, table
 from tests.faults.plan import BROKERS, Broker
 from tests.faults.rows import ROWS, Row
+from tests.revision import last_changed
 
 ROW = Row(1, "relay killed", ("kill", "freeze"), ("f.py::test",))
 RAN = [Ran("f.py::test", Fate.PASSED)]
@@ -116,6 +118,8 @@ def test_a_record_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str
     here.write_text("<testsuite/>")
     assert f"no such records: {nowhere};" in refused(capsys, "--records", str(here), str(nowhere))
     assert parsed(["--records", str(here)]).records == [here]
+    os.utime(here, (changed := last_changed().at - 1, changed))
+    assert f"was changed: {here}; run the tests again" in refused(capsys, "--records", str(here))
 
 
 def test_the_matrix_needs_every_kind() -> None:

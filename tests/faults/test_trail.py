@@ -147,8 +147,14 @@ class Scene:
         (row,) = (await self.store.claim(OUTBOX, claim)).rows()
         return row
 
-    async def publish(self, row: Row) -> set[Lease]:
-        return await self.store.publish(OUTBOX, [row.lease], delete=False)
+    async def publish(self, row: Row, *, delete: bool) -> set[Lease]:
+        return await self.store.publish(OUTBOX, [row.lease], delete=delete)
+
+    async def clean(self) -> None:
+        """Delete all there is in a relay's name, and with its rights, without asking."""
+        async with self.admin.transaction():
+            await self.admin.execute(f"SET LOCAL faults.relay = 'r0.0'; SET LOCAL ROLE {roles.RELAY}")
+            await self.admin.execute(f"DELETE FROM {TABLE}")  # noqa: S608
 
     async def stale(self) -> int:
         trail = [step_of(row) for row in await self.admin.fetch(TRAIL)]
@@ -173,7 +179,8 @@ async def scene(private_postgres: PostgresServer, tmp_path: Path) -> AsyncIterat
 
 
 @pytest.mark.asyncio
-async def test_the_real_trail_and_a_real_store_agree(scene: Scene) -> None:
+@pytest.mark.parametrize("delete", [False, True])
+async def test_the_real_trail_and_a_real_store_agree(scene: Scene, delete: bool) -> None:
     first = await scene.lease()
     assert await scene.store.release(OUTBOX, [first.lease], restamp=False) == set()
     second = await scene.lease()
@@ -181,23 +188,39 @@ async def test_the_real_trail_and_a_real_store_agree(scene: Scene) -> None:
     assert await scene.store.fail(OUTBOX, [put_off]) == set()
     third = await scene.lease()
     fourth = await scene.lease(lock_ttl=0.0)
-    assert await scene.publish(third) == {third.lease}
-    assert await scene.publish(fourth) == set()
+    assert await scene.publish(third, delete=delete) == {third.lease}
+    assert await scene.publish(fourth, delete=delete) == set()
     assert await scene.stale() == 0
+    await scene.clean()
+    assert await scene.stale() == 0
+    (last,) = [step_of(row) for row in await scene.admin.fetch(f"{TRAIL} DESC LIMIT 1")]
+    assert (last.was, last.became, last.old_token) == ("leased", "published", str(fourth.token))
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize("leased", [False, True])
+async def test_cleaning_away_what_is_not_published_is_found_out(scene: Scene, leased: bool) -> None:
+    row = await scene.lease()
+    if not leased:
+        assert await scene.store.release(OUTBOX, [row.lease], restamp=False) == set()
+    assert await scene.stale() == 0
+    await scene.clean()
+    assert await scene.stale() == 1
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("delete", [False, True])
 async def test_a_store_that_believes_an_old_token_of_the_same_relay_is_found_out(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, delete: bool
 ) -> None:
     fence = " AND message.lock_token = done.token"
 
     def unfenced(name: str, table: TableName) -> str:
         return query(name, table).replace(fence, "")
 
-    assert fence in query("publish", OUTBOX)
+    assert fence in query("publish_delete" if delete else "publish", OUTBOX)
     monkeypatch.setattr("outbox_core.stores.postgres.store.query", unfenced)
     first = await scene.lease()
     await scene.lease(lock_ttl=0.0)
-    assert await scene.publish(first) == set(), "it was not believed"
+    assert await scene.publish(first, delete=delete) == set(), "it was not believed"
     assert await scene.stale() == 1

@@ -81,6 +81,46 @@ async def test_nothing_is_begun_after_a_stop_while_a_claim_is_not_answered() -> 
     assert any(row.published_at is None for row in rows)
 
 
+class Paused(MemoryStore):
+    """Keeps whoever made the second claim waiting for its answer, and counts claims."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(database=store.database)
+        self.asked, self.go_on = asyncio.Event(), asyncio.Event()
+        self.claims = 0
+
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
+        self.claims += 1
+        leased = await super().claim(table, claim)
+        if self.claims == 2:
+            self.asked.set()
+            await self.go_on.wait()
+        return leased
+
+
+@pytest.mark.asyncio
+async def test_no_claim_is_begun_once_a_stop_is_asked_for() -> None:
+    """Not even by whoever is about to, and is cancelled only a moment later: it would take what was just given back."""
+    store = MemoryStore()
+    async with store.transaction() as tx:
+        await Outbox(TABLE).enqueue_many(tx, [Message("a.b.v1", n) for n in range(MESSAGES)])
+    paused = Paused(store)
+
+    async def deliver(_: DispatchedMessage) -> None:
+        await asyncio.sleep(0.05)
+
+    relay = Relay(lambda: paused, table=TABLE, dispatcher=deliver, batch_size=5, concurrency=1)
+    async with asyncio.timeout(30):
+        await relay.start()
+        await paused.asked.wait()
+        stopping = asyncio.create_task(relay.stop(1.0))
+        paused.go_on.set()  # so that the claim goes on just after the stop was asked for
+        await stopping
+        await relay.wait()
+    assert paused.claims == 2
+    assert [row for row in store.table(TABLE).rows.values() if row.lock_token is not None] == []
+
+
 @pytest.mark.asyncio
 async def test_a_silent_database_and_a_deaf_dispatcher_do_not_add_up() -> None:
     _, took, _ = await stopped(0.0, deaf=True)

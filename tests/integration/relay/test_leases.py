@@ -34,9 +34,10 @@ async def test_a_slow_batch_gives_its_unstarted_rows_back(trial: Trial) -> None:
     assert all(row["attempts"] == 1 for row in (await trial.rows()).values())
 
 
-async def test_a_lost_lease_changes_nothing(trial: Trial) -> None:
+@pytest.mark.parametrize("on_published", ["mark", "delete"])
+async def test_a_lost_lease_changes_nothing(trial: Trial, on_published: str) -> None:
     await trial.enqueue(1, "slow")
-    async with trial.running():
+    async with trial.running(on_published=on_published):
         await until(lambda: bool(trial.journal.read("dispatch")), 5.0, "the dispatch")
         await trial.admin.execute(
             "UPDATE orders_outbox SET lock_token = gen_random_uuid(), last_error = 'theirs', attempts = 3"
@@ -44,8 +45,9 @@ async def test_a_lost_lease_changes_nothing(trial: Trial) -> None:
         before = (await trial.rows())[1]
         await until(lambda: bool(trial.journal.events("LeaseLost")), 5.0, "the loss")
         assert (await trial.rows())[1] == before
-        await trial.until_published(1)
+        await trial.until_rows("published_at IS NULL", 0, 10.0)
     assert trial.journal.delivered() == [1, 1]
+    assert len(await trial.rows()) == (on_published == "mark")
 
 
 async def test_published_rows_can_be_deleted(trial: Trial) -> None:

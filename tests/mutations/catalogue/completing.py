@@ -21,7 +21,19 @@ MUTATIONS: Final = (
         new="WHERE message.id = done.id",
         tests=(
             f"{_STORES}::test_a_wrong_token_changes_nothing",
-            f"{_RELAY}/test_leases.py::test_a_lost_lease_changes_nothing",
+            f"{_RELAY}/test_leases.py::test_a_lost_lease_changes_nothing[mark]",
+        ),
+    ),
+    Mutation(
+        name="delete-without-fencing",
+        breaks='With `on_published="delete"`, whoever says that a row is published is believed.',
+        promise=_FENCE,
+        file=f"{_QUERIES}/publish_delete.sql",
+        old="WHERE message.id = done.id AND message.lock_token = done.token",
+        new="WHERE message.id = done.id",
+        tests=(
+            f"{_STORES}::test_a_wrong_token_changes_nothing",
+            f"{_RELAY}/test_leases.py::test_a_lost_lease_changes_nothing[delete]",
         ),
     ),
     Mutation(
