@@ -133,7 +133,8 @@ async def relay_latency(place: Place, kind: str, address: str, seconds: float) -
         CONSUMERS[kind](address, arrivals),
         Relay(place.dsn, table=TABLE, dispatcher=dispatcher),
     ):
-        order = {"dsn": place.dsn, "rate": RATE, "seconds": seconds, "mixed": False, "timeout": 10 * seconds}
+        order = {"dsn": place.dsn, "rate": RATE, "together": 1}
+        order |= {"seconds": seconds, "mixed": False, "timeout": 10 * seconds}
         return await arrivals.since(await processes.child("benchmarks.writer_process", order))
 
 

@@ -31,6 +31,8 @@ from outbox_core.relay import Relay
 P95_BAR_MS, LATE_BAR_MS = 10.0, 1000.0
 JUDGED = (100, 1000)
 """Messages a second at which p95 has a bar, and the mixed traffic is measured; the other rates are reported."""
+TOGETHER = {5000: 10}
+"""Messages in a transaction, where that is more than one: at this rate, single ones are more than a writer commits."""
 LEAST_PACE = 0.95
 """Of the messages a second that were meant: with fewer, it is another load that was measured, and nothing is judged."""
 EARLY_PERCENT = 10.0
@@ -103,10 +105,11 @@ class Stretch:
 
 
 async def latencies(place: Place, rate: int, seconds: float, *, mixed: bool) -> Stretch:
-    """What one writer, which begins so many transactions a second, has to wait for."""
+    """What one writer, which commits so many messages a second, has to wait for."""
     arrivals = Arrivals()
     async with Relay(place.dsn, table=TABLE, dispatcher=arrivals):
-        order = {"dsn": place.dsn, "rate": rate, "seconds": seconds, "mixed": mixed, "timeout": 10 * seconds}
+        order = {"dsn": place.dsn, "rate": rate, "together": TOGETHER.get(rate, 1)}
+        order |= {"seconds": seconds, "mixed": mixed, "timeout": 10 * seconds}
         commits: Mapping[str, float] = await processes.child("benchmarks.writer_process", order)
         await arrivals.of(commits)
     extra = arrivals.times.keys() - commits.keys()
@@ -198,10 +201,15 @@ async def measure(place: Place, size: Size) -> Section:
     notes = (
         f"{size.seconds:g} s a round, rounds: {size.repeats}, without a bar {size.beside}; relay and writer on {loop}.",
         "Mixed: 10 % of the transactions stay open for 200 ms, 10 % are rolled back.",
-        "What a writer cannot commit in time at the highest rates is committed late; the clock runs from its commit.",
+        f"A transaction has one message{_several(size.rates)}.",
+        "What a writer cannot commit in time is committed late; the clock runs from its commit.",
         f"Below {LEAST_PACE:.0%} of the rate that was meant nothing is judged.",
     )
     return Section("commit to dispatcher", figures, notes)
+
+
+def _several(rates: Collection[int]) -> str:
+    return "".join(f", at {rate}/s {TOGETHER[rate]}" for rate in rates if rate in TOGETHER)
 
 
 def _percentiles(rate: int, mixed: bool, rounds: list[Stretch]) -> list[Figure]:

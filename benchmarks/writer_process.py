@@ -1,9 +1,10 @@
-"""A writer in a process of its own: commits single messages at a steady rate, whether or not anybody keeps up.
+"""A writer in a process of its own: commits messages at a steady rate, whether or not anybody keeps up.
 
-    python -m benchmarks.writer_process '{"dsn": "postgresql://…", "rate": 100, "seconds": 5, "mixed": false}'
+    python -m benchmarks.writer_process '{"dsn": "postgresql://…", "rate": 100, "together": 1, "seconds": 5, …}'
 
-Prints one line of JSON that maps each committed ``event_id`` to when its COMMIT returned, on the machine's monotonic
-clock. With ``mixed``, one transaction in ten stays open for 200 ms and one in ten is rolled back.
+The rate is of messages; a transaction has as many as are to be ``together``. With ``"mixed": true``, one transaction
+in ten stays open for 200 ms and one in ten is rolled back. Prints one line of JSON that maps each committed
+``event_id`` to when its COMMIT returned, on the machine's monotonic clock.
 """
 
 from __future__ import annotations
@@ -24,16 +25,19 @@ LONG_SECONDS = 0.2
 PAYLOAD = {"order": 4711, "note": "0123456789abcdef" * 16}
 
 
-async def write(dsn: str, rate: float, seconds: float, *, mixed: bool) -> dict[str, float]:
+async def write(dsn: str, rate: float, together: int, seconds: float, *, mixed: bool) -> dict[str, float]:
     outbox, commits = Outbox(TABLE), dict[str, float]()
     async with asyncpg.create_pool(dsn, min_size=CONNECTIONS, max_size=CONNECTIONS) as pool:
 
         async def one(number: int) -> None:
-            message = Message("shop.order.placed.v1", PAYLOAD)
+            messages = [Message("shop.order.placed.v1", PAYLOAD) for _ in range(together)]
             async with pool.acquire() as connection:
                 transaction = connection.transaction()
                 await transaction.start()
-                await outbox.enqueue(connection, message)
+                if together == 1:
+                    await outbox.enqueue(connection, messages[0])
+                else:
+                    await outbox.enqueue_many(connection, messages)
                 if mixed and number % 10 == 3:
                     await asyncio.sleep(LONG_SECONDS)
                 if mixed and number % 10 == 7:
@@ -41,12 +45,13 @@ async def write(dsn: str, rate: float, seconds: float, *, mixed: bool) -> dict[s
                     return
                 await transaction.commit()
                 # Before the connection goes back: its reset is another round trip.
-                commits[str(message.event_id)] = time.monotonic()
+                at = time.monotonic()
+                commits.update((str(message.event_id), at) for message in messages)
 
         began = time.monotonic()
         async with asyncio.TaskGroup() as tasks:
-            for number in range(round(rate * seconds)):
-                await asyncio.sleep(max(began + number / rate - time.monotonic(), 0.0))
+            for number in range(round(rate * seconds / together)):
+                await asyncio.sleep(max(began + number * together / rate - time.monotonic(), 0.0))
                 tasks.create_task(one(number))
     return commits
 
@@ -55,7 +60,7 @@ def main() -> int:
     order = json.loads(sys.argv[1])
     factory, _ = event_loop()
     with asyncio.Runner(loop_factory=factory) as runner:
-        work = write(order["dsn"], order["rate"], order["seconds"], mixed=order["mixed"])
+        work = write(order["dsn"], order["rate"], order["together"], order["seconds"], mixed=order["mixed"])
         print(json.dumps(runner.run(work)))
     return 0
 
