@@ -56,6 +56,8 @@ class Size:
     claims: int
     """So many at least of each table, though no longer than three times the seconds are waited for them."""
     depth: Depth
+    as_deep_as_the_bars: bool = False
+    """Whether the traps are what the bars are for; shallower ones say nothing of those."""
 
 
 SIZES = {
@@ -65,7 +67,15 @@ SIZES = {
         12.0,
         90.0,
         FEWEST_CLAIMS,
-        Depth({"growth": 2_000_000, "growth_5m": 5_000_000}, 300_000, 200_000, 100_000, 300_000),
+        Depth(
+            {"growth": 2_000_000, "growth_5m": 5_000_000},
+            300_000,
+            200_000,
+            100_000,
+            300_000,
+            aged_seconds=510.0,
+        ),
+        as_deep_as_the_bars=True,
     ),
 }
 
@@ -166,7 +176,7 @@ class Pair:
                 found.append((pair[0], pair[1]))
         return found
 
-    def figures(self, name: str, trap: Trap) -> list[Figure]:
+    def figures(self, name: str, trap: Trap, *, judged: bool) -> list[Figure]:
         """Values are of all claims together, spreads those of the rounds."""
         figures: list[Figure] = []
         trapped, clean = ([claim.ms for claim in claims] for claims in (self.trapped, self.clean))
@@ -177,7 +187,7 @@ class Pair:
                 _pooled(f"claim_{share}_ms_{name}", f"{trap.text}, {share}", ours, [one for one, _ in each], unit="ms"),
                 _pooled(
                     f"claim_{share}_ratio_{name}", f"{trap.text}, {share} / clean", ours / theirs,
-                    [one / other for one, other in each], at_most=trap.bar, valid=self.enough,
+                    [one / other for one, other in each], at_most=trap.bar, valid=judged and self.enough,
                 ),
             ]  # fmt: skip
         sweeps = [claim.ms for claim in self.trapped if claim.sweep]
@@ -253,7 +263,10 @@ async def measure(place: Place, size: Size) -> Section:
         "Values are of all claims of a trap together, also the sweeps from the beginning; spreads are the rounds'.",
         f"Claims in the trap / beside it: {counts}; with fewer than {FEWEST_CLAIMS} nothing is judged.",
     ]
-    figures = [line for name, pair in found.items() for line in pair.figures(name, ways[name])]
+    judged = size.as_deep_as_the_bars
+    if not judged:
+        notes.append("The traps are shallower than those the bars are for: nothing is judged.")
+    figures = [line for name, pair in found.items() for line in pair.figures(name, ways[name], judged=judged)]
     return Section(
         "claim", figures, notes, {"stages": {name: pair.details() for name, pair in found.items()}}
     )

@@ -24,6 +24,8 @@ from benchmarks.figures import Section, figure, ratio
 from benchmarks.turns import rotated
 
 MEMORY_BAR_MB, GROWTH_BAR, HOT_BAR_PERCENT = 150.0, 1.1, 95.0
+MEMORY_ROWS, MEMORY_LARGE_ROWS, HOT_ROWS = 1_000_000, 400, 100_000
+"""So many rows the bars are for; with fewer, nothing is judged."""
 
 
 @dataclass(frozen=True)
@@ -110,18 +112,39 @@ async def measure(place: Place, size: Size) -> Section:
     hot = [each.hot for each in found["rows"]]
     figures = [
         ratio("drain_growth", f"pace of {text} / of {size.short_rows:,}", many, short),
-        figure("hot_percent", f"HOT share of claims, {text}", hot, unit="%", at_least=HOT_BAR_PERCENT),
+        figure(
+            "hot_percent",
+            f"HOT share of claims, {text}",
+            hot,
+            unit="%",
+            at_least=HOT_BAR_PERCENT,
+            valid=size.rows >= HOT_ROWS,
+        ),
     ]
     bodies = f"{size.large_rows:,} bodies of 512 KiB"
     figures.append(
         figure("large_rate", f"pace of {bodies}", [each.rate for each in found["large"]], unit="rows/s")
     )
-    for name, what in (("rows", text), ("large", bodies)):
+    for name, what, enough in (
+        ("rows", text, size.rows >= MEMORY_ROWS),
+        ("large", bodies, size.large_rows >= MEMORY_LARGE_ROWS),
+    ):
         peaks, grew = ([getattr(each, which) for each in found[name]] for which in ("peak", "growth"))
         figures += [
-            figure(f"memory_{name}_mb", f"memory, {what}", peaks, unit="MB", at_most=MEMORY_BAR_MB),
             figure(
-                f"memory_{name}_growth", f"memory, {what}, at the end / once warm", grew, at_most=GROWTH_BAR
+                f"memory_{name}_mb",
+                f"memory, {what}",
+                peaks,
+                unit="MB",
+                at_most=MEMORY_BAR_MB,
+                valid=enough,
+            ),
+            figure(
+                f"memory_{name}_growth",
+                f"memory, {what}, at the end / once warm",
+                grew,
+                at_most=GROWTH_BAR,
+                valid=enough,
             ),
         ]
     notes = (

@@ -8,6 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,8 @@ from benchmarks.catalogue import BENCHMARKS, Mode, listing
 from benchmarks.common import Place
 from benchmarks.figures import Section
 from benchmarks.verdicts import Verdict
+from tests.services.sources import Missing as NotThere
+from tests.services.sources import Unavailable
 
 
 def measure(place: Place, mode: Mode, names: Sequence[str]) -> Iterator[tuple[str, Section | str]]:
@@ -103,22 +106,32 @@ def main(description: str | None, only: str | None = None) -> int:
         older = _checked(given)
     except ValueError as error:
         parser.error(str(error))
+    with ExitStack() as stack:
+        try:
+            place = stack.enter_context(common.place(given.dsn))
+        except (NotThere, Unavailable, ValueError) as error:
+            print(f"There is no PostgreSQL to measure on: {error}", file=sys.stderr)
+            return 1
+        return _measured(place, given, older)
+
+
+def _measured(place: Place, given: argparse.Namespace, older: dict[str, Any] | None) -> int:
+    """Run what was asked for, tell it and keep it; the exit code."""
     began = time.monotonic()
     sections: list[Section] = []
     failed: dict[str, str] = {}
     now = assembled(sections, failed)
-    with common.place(given.dsn) as place:
-        for name, found in measure(place, given.mode, given.only):
-            if isinstance(found, Section):
-                sections.append(found)
-            else:
-                failed[name] = found
-            # Saved each time: a run that is broken off later has lost nothing.
-            now = assembled(sections, failed)
-            if given.json is not None:
-                figures.save(given.json, now)
-            if given.into is not None:
-                figures.save(given.into, now if older is None else merged(older, sections, failed))
+    for name, found in measure(place, given.mode, given.only):
+        if isinstance(found, Section):
+            sections.append(found)
+        else:
+            failed[name] = found
+        # Saved each time: a run that is broken off later has lost nothing.
+        now = assembled(sections, failed)
+        if given.json is not None:
+            figures.save(given.json, now)
+        if given.into is not None:
+            figures.save(given.into, now if older is None else merged(older, sections, failed))
     if given.plots is not None:
         plots.draw(given.plots, sections)
     print(verdict(now))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ class Depth:
     under_snapshot: int
     blocked: int
     not_due: int
+    aged_seconds: float = 0.0
+    """For how long a snapshot has been held, and what was drained has lain there, before anything is measured."""
 
 
 Set = Callable[[asyncpg.Connection, Place, AsyncExitStack], Awaitable[None]]
@@ -63,12 +66,15 @@ async def _drained(rows: int, connection: asyncpg.Connection, *_: object) -> Non
     await connection.execute("CHECKPOINT", timeout=600)
 
 
-async def _snapshot(rows: int, connection: asyncpg.Connection, place: Place, stack: AsyncExitStack) -> None:
+async def _snapshot(
+    rows: int, aged_seconds: float, connection: asyncpg.Connection, place: Place, stack: AsyncExitStack
+) -> None:
     holder = await asyncpg.connect(place.dsn)
     stack.push_async_callback(holder.close)
     await holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
     await holder.fetchval("SELECT pg_current_snapshot()::text")
     await _drained(rows, connection)
+    await asyncio.sleep(aged_seconds)
 
 
 async def _blocked(rows: int, connection: asyncpg.Connection, *_: object) -> None:
@@ -83,14 +89,15 @@ async def _not_due(rows: int, connection: asyncpg.Connection, *_: object) -> Non
 
 def traps(depth: Depth, held_seconds: float) -> dict[str, Trap]:
     """By the name that their figures have in the JSON."""
-    under = f"snapshot held for {held_seconds:g} s, {depth.under_snapshot:,} drained meanwhile"
+    held = depth.aged_seconds + held_seconds
+    under = f"snapshot held for {held:g} s, {depth.under_snapshot:,} drained meanwhile"
     return {
         **{
             name: Trap(f"{rows:,} pending against {BACKLOG:,}", 1.5, partial(_deep, rows))
             for name, rows in depth.backlogs.items()
         },
         "drained": Trap(f"after {depth.drained:,} drained, no vacuum", 3.0, partial(_drained, depth.drained)),
-        "snapshot": Trap(under, 3.0, partial(_snapshot, depth.under_snapshot), held=True),
+        "snapshot": Trap(under, 3.0, partial(_snapshot, depth.under_snapshot, depth.aged_seconds), held=True),
         "blocked": Trap(
             f"behind {depth.blocked:,} rows of one blocked key", 3.0, partial(_blocked, depth.blocked)
         ),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 UNKNOWN = "unknown"
@@ -25,6 +27,14 @@ class Revision:
     def until(self, later: Revision) -> Revision:
         """Of what began here and ended at another: unless nothing changed meanwhile, it is not this commit's alone."""
         return self if self == later or self.dirty is None else Revision(self.commit, True)
+
+
+def at_commit(saved: Mapping[str, Any]) -> str:
+    """What a saved run was made of. Runs from before this was recorded do not say."""
+    commit, dirty = saved.get("commit", UNKNOWN), saved.get("dirty")
+    if commit == UNKNOWN:
+        return "at a commit that was not recorded"
+    return f"at commit `{commit}`" + " with changes that were not committed" * bool(dirty)
 
 
 def revision(root: Path = ROOT) -> Revision:

@@ -60,7 +60,7 @@ EVERY_PEER = ("pgqueuer", "faststream-outbox", "txoutbox", "procrastinate")
 SIZES = {
     Mode.SMOKE: Size(1_000, 1_000, 1, 0.2, 1, ("txoutbox",), 120.0),
     Mode.QUICK: Size(20_000, 4_000, 3, 0.8, 3, ("pgqueuer", "txoutbox"), 120.0),
-    Mode.FULL: Size(20_000, 20_000, 3, 5.0, 3, EVERY_PEER, 900.0),
+    Mode.FULL: Size(60_000, 60_000, 3, 5.0, 3, EVERY_PEER, 900.0),
 }
 
 
@@ -156,15 +156,14 @@ async def measure(place: Place, pythons: dict[Peer, Path], missing: list[Missing
         ),
     ]
     found = {peer: rounds for peer, rounds in found.items() if rounds.failure is None}
-    if not any(rounds.latency for rounds in found.values()):
-        missing.append(
-            Missing("latency_p50_vs_peers", QUICKEST, "no other library could be timed", at_most=1.0)
-        )
+    if lacking := untimed(found, size.timed):
+        why = f"could not be timed: {', '.join(lacking)}"
+        missing.append(Missing("latency_p50_vs_peers", QUICKEST, why, at_most=1.0))
     figures = [
         figure("beside_peers_relay_rate", "relay", plain.rates, unit="rows/s"),
         figure("beside_peers_relay_keyed_rate", "relay, 1,000 keys", keyed.rates, unit="rows/s"),
         *(line for peer, rounds in found.items() for line in _figures(peer, plain, keyed, rounds)),
-        *_latencies(plain, found),
+        *latencies_beside(plain, found, whole=not lacking),
     ]
     versions = {peer.name: peer.version for peer in found}
     return Section("peers", figures, _notes(found, size), {"versions": versions}, missing)
@@ -213,31 +212,31 @@ def _figures(peer: Peer, plain: Rounds, keyed: Rounds, rounds: Rounds) -> list[F
     ]
 
 
-def _latencies(plain: Rounds, found: dict[Peer, Rounds]) -> list[Figure]:
-    """A median of 0 or less says that a writer was too busy to stamp its commits in time: then nothing is judged."""
+def untimed(found: dict[Peer, Rounds], wanted: Iterable[str]) -> list[str]:
+    """Those whose latencies were to be taken and were not."""
+    timed = {peer.name for peer, rounds in found.items() if rounds.latency}
+    return [name for name in wanted if name not in timed]
+
+
+def latencies_beside(plain: Rounds, found: dict[Peer, Rounds], *, whole: bool) -> list[Figure]:
+    """Beside the quickest of the others, unless one of them is missing: it may have been that one."""
     timed = {peer: rounds.latency for peer, rounds in found.items() if rounds.latency}
-    if not timed:
-        return [
-            figure("beside_peers_relay_p50_ms", "commit to dispatcher, p50, relay", plain.latency, unit="ms")
-        ]
-    best = [min(each) for each in zip(*timed.values(), strict=True)]
-    valid = min(plain.latency + best) > 0
-    ours, theirs = ([max(each, RESOLUTION_MS) for each in values] for values in (plain.latency, best))
     return [
-        ratio(
-            "latency_p50_vs_peers",
-            QUICKEST,
-            ours,
-            theirs,
-            at_most=1.0,
-            valid=valid,
-        ),
+        *([_beside_the_quickest(plain.latency, [*timed.values()])] if whole else []),
         figure("beside_peers_relay_p50_ms", "commit to dispatcher, p50, relay", plain.latency, unit="ms"),
         *(
             figure(f"{peer.slug}_p50_ms", f"commit to handler, p50, {peer.name}", each, unit="ms")
             for peer, each in timed.items()
         ),
     ]
+
+
+def _beside_the_quickest(relay: list[float], others: list[list[float]]) -> Figure:
+    """A median of 0 or less says that a writer was too busy to stamp its commits in time: then nothing is judged."""
+    best = [min(each) for each in zip(*others, strict=True)]
+    valid = min(relay + best) > 0
+    ours, theirs = ([max(each, RESOLUTION_MS) for each in values] for values in (relay, best))
+    return ratio("latency_p50_vs_peers", QUICKEST, ours, theirs, at_most=1.0, valid=valid)
 
 
 def _notes(peers: Iterable[Peer], size: Size) -> list[str]:

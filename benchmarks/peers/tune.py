@@ -22,6 +22,13 @@ from benchmarks.peers.environments import Peer
 from benchmarks.turns import rotated
 
 
+def drains(rows: int, rounds: int) -> Size:
+    """So many rounds of drains, without latencies."""
+    return Size(
+        rows=rows, peer_rows=rows, repeats=rounds, seconds=0.0, latency_rounds=0, timed=(), timeout=300.0
+    )
+
+
 async def tune(place: Place, peer: Peer, size: Size) -> None:
     found = [(replace(peer, settings=settings), Rounds()) for settings in peer.tried]
     python = environments.python(peer)
@@ -47,7 +54,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--dsn", help="a PostgreSQL database; a server is started without it")
     given = parser.parse_args()
-    size = Size(given.rows, given.rounds, 0.0, 0, (), 300.0)
+    size = drains(given.rows, given.rounds)
     with common.place(given.dsn) as place:
         for peer in environments.peers():
             if not given.peers or peer.name in given.peers:

@@ -17,7 +17,7 @@ from benchmarks.catalogue import BENCHMARKS, Mode, listing
 from benchmarks.common import NO_PGBENCH, Place
 from benchmarks.figures import Missing, Section
 from benchmarks.long_drain import growth
-from benchmarks.peers import beside, environments
+from benchmarks.peers import beside, environments, tune
 from benchmarks.turns import rotated
 
 
@@ -64,6 +64,21 @@ def test_a_peer_that_cannot_be_installed_is_named_with_its_bars() -> None:
     first, second = beside.not_measured(peer, "pgqueuer cannot be installed:\nno network")
     assert (first.name, second.name) == ("drain_vs_pgqueuer", "drain_keyed_vs_pgqueuer")
     assert (first.bar, first.why) == ("≥ 3", "pgqueuer cannot be installed: no network")
+
+
+def test_the_quickest_is_not_known_while_one_of_the_others_is_not_timed() -> None:
+    pgqueuer = next(each for each in environments.peers() if each.name == "pgqueuer")
+    relay, other = beside.Rounds(latency=[1.6, 1.7, 1.8]), beside.Rounds(latency=[2.0, 2.1, 2.2])
+    for whole in (True, False):
+        found = {each.name for each in beside.latencies_beside(relay, {pgqueuer: other}, whole=whole)}
+        assert ("latency_p50_vs_peers" in found) is whole
+        assert {"beside_peers_relay_p50_ms", "pgqueuer_p50_ms"} <= found
+    assert beside.untimed({pgqueuer: other}, ("pgqueuer", "txoutbox")) == ["txoutbox"]
+
+
+def test_settings_of_peers_are_tried_by_drains_alone() -> None:
+    size = tune.drains(100, 2)
+    assert (size.rows, size.peer_rows, size.repeats, size.timed) == (100, 100, 2, ())
 
 
 @pytest.fixture

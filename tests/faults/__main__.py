@@ -27,7 +27,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from tests.faults import matrix, plot, report
+from tests.faults import counts, matrix, plot, report
 from tests.faults.kinds import KINDS
 from tests.faults.plan import BROKERS
 from tests.faults.plans import in_one_pass, tasks
@@ -195,7 +195,11 @@ def _some_kinds(arguments: argparse.Namespace) -> bool:
 
 
 def _prove(session: Session) -> list[matrix.Proof]:
-    felt = {(kind, result.plan.broker) for result in session.results for kind in result.by_kind}
+    felt = {
+        (kind_or_point, result.plan.broker)
+        for result in session.results
+        for kind_or_point in (*result.by_kind, *counts.crash_points([result]))
+    }
     missing = {kind: reason for result in session.results for kind, reason in result.missing.items()}
     return matrix.prove(
         felt,

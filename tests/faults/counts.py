@@ -11,6 +11,7 @@ from tests.faults.kinds.process import LEADER_POINTS, POINTS
 from tests.faults.nemesis import Deed
 from tests.faults.suites import CYCLES, EXAMPLES, SEEDS, STEPS, Done
 from tests.faults.trial import Result
+from tests.integration.relay.crashes import CRASHES
 
 KILLS = ("kill_relay", "kill_relay_at_a_point", "kill_writer", "kill_postgres", "kill_broker")
 """Kinds that end processes with ``kill -9``; each counts as one, however many processes it ends."""
@@ -29,6 +30,7 @@ WANTED: Mapping[str, int] = {
     "machine_examples": EXAMPLES,
     "machine_steps": EXAMPLES * STEPS,
     "cancel_points": 1,
+    "crashes": len(CRASHES),
     "start_stop_cycles": CYCLES,
 }
 _POINT = re.compile(r" died at (\S+) ")

@@ -88,7 +88,8 @@ def prove(
     records: Sequence[Path] = (),
     tell: Callable[[str], None],
 ) -> list[Proof]:
-    """Run the tests of every row, and say of each row what was shown. ``felt`` are the kinds that were hit, and where.
+    """Run the tests of every row, and say of each row what was shown. ``felt`` are the kinds that were hit and the
+    moments at which relays died, and with which broker.
 
     With ``every_broker`` each kind must have been felt on each of the ``brokers`` that the run went through.
     With ``records`` of test runs just made, as pytest writes them, their results count and nothing is run again.
@@ -121,14 +122,15 @@ def judge(
 ) -> Proof:
     """A row is shown when all its kinds were felt and all its tests passed; what cannot be had is said.
 
-    A kind must have been felt on each of ``brokers``; without them, on any. Where nothing may be missing
+    A kind must have been felt on each of ``brokers``, and a relay have died there at each point of the row; without
+    them, a kind on any, and no points are asked for. Where nothing may be missing
     (`missing_is_failure`), what this machine cannot have and every test that was skipped is a gap.
     """
     shown: list[str] = []
     absent: list[str] = []
     gaps: list[str] = []
     lacked = gaps if missing_is_failure() else absent
-    for kind in row.kinds:
+    for kind in row.kinds + (row.points if brokers else ()):
         where = {broker for each, broker in felt if each == kind}
         lacking = [broker for broker in BROKERS if broker in brokers and broker not in where]
         if where and not lacking:

@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.docs.markdown import replaced
 from tests.faults.rows import ROWS, Row
-from tests.revision import UNKNOWN
+from tests.revision import at_commit
 
 REPOSITORY = Path(__file__).parents[2]
 RESULTS = REPOSITORY / "tests" / "faults" / "results"
@@ -38,7 +38,7 @@ def recorded(run: Path | None = None) -> str:
 def mutants(file: Path | None = None) -> str:
     """The part of the page on the product broken on purpose."""
     saved: dict[str, Any] = json.loads((file or MUTANTS).read_text(encoding="utf-8"))
-    date = f"{datetime.fromisoformat(saved['date']):%Y-%m-%d}, {_commit(saved)}, seed {saved['seed']}:"
+    date = f"{datetime.fromisoformat(saved['date']):%Y-%m-%d}, {at_commit(saved)}, seed {saved['seed']}:"
     lines = [date, "", "| what is broken | how many messages it cost | found as | |", "|---|---:|---|---|"]
     for each in saved["mutants"]:
         verdict = "caught" if each["caught"] else "**not caught**"
@@ -49,9 +49,9 @@ def mutants(file: Path | None = None) -> str:
 
 def matrix() -> str:
     """The part of the page on the rows of the matrix, and those of them that need no broker."""
-    lines = ["| row | fault | kinds | tests | by broker |", "|---:|---|---|---:|---|"]
+    lines = ["| row | fault | kinds, and moments to die at | tests | by broker |", "|---:|---|---|---:|---|"]
     for row in ROWS:
-        kinds = ", ".join(f"`{kind}`" for kind in row.kinds)
+        kinds = ", ".join(f"`{kind}`" for kind in row.kinds + row.points)
         tests = len(row.tests) + sum(map(len, row.by_broker.values()))
         lines.append(f"| {row.number} | {row.fault} | {kinds} | {tests or ''} | {_by_broker(row)} |")
     alone = ", ".join(str(row.number) for row in ROWS if not _by_broker(row))
@@ -64,7 +64,8 @@ def matrix() -> str:
 def _by_broker(row: Row) -> str:
     """What of a row is shown anew with each broker; nothing when only tests without one show it."""
     tests = [f"tests of {', '.join(row.by_broker)}"] if row.by_broker else []
-    return ", ".join([*(["kinds"] if row.kinds else []), *tests])
+    kinds, points = ["kinds"] if row.kinds else [], ["moments, in the long form"] if row.points else []
+    return ", ".join([*kinds, *points, *tests])
 
 
 def _about(saved: dict[str, Any]) -> str:
@@ -80,7 +81,7 @@ def _about(saved: dict[str, Any]) -> str:
         else ""
     )
     problems = "\n".join(f"- {problem}" for problem in [*saved["problems"], *saved["counts_short"]])
-    date = f"{datetime.fromisoformat(saved['date']):%Y-%m-%d}, {_commit(saved)}"
+    date = f"{datetime.fromisoformat(saved['date']):%Y-%m-%d}, {at_commit(saved)}"
     lines = [
         f"{date}, {saved['seconds'] / 60:.0f} minutes on {saved['machine']};",
         f"{versions}.",
@@ -89,14 +90,6 @@ def _about(saved: dict[str, Any]) -> str:
     ]
     text = "\n".join([*lines, "", "```sh", command, "```"])
     return f"{text}\n\nWhat was wrong:\n\n{problems}" if problems else text
-
-
-def _commit(saved: dict[str, Any]) -> str:
-    """What the run was made of. Runs from before this was recorded do not say."""
-    commit, dirty = saved.get("commit", UNKNOWN), saved.get("dirty")
-    if commit == UNKNOWN:
-        return "at a commit that was not recorded"
-    return f"at commit `{commit}`" + " with changes that were not committed" * bool(dirty)
 
 
 def _runs(saved: dict[str, Any]) -> str:

@@ -155,7 +155,7 @@ async def main(orders: dict[str, Any]) -> None:
     )
 
     def leave() -> None:
-        journal.write("event", name="Ended", relay=orders["name"])
+        journal.write("event", name="NeverRan", relay=orders["name"])
         os._exit(0)
 
     loop: Any = asyncio.get_running_loop()

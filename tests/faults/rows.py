@@ -15,7 +15,8 @@ ADAPTERS = "tests/integration/adapters"
 class Row:
     """``kinds`` are those of the nemesis, all of which must have been felt; ``tests`` are run by their ids.
 
-    Of ``by_broker`` the seed picks one broker's in the short form; the long form runs them all.
+    Of ``by_broker`` the seed picks one broker's in the short form; the long form runs them all. ``points`` are moments
+    at which a relay must have died in the long form, which comes to every one of them with every broker.
     """
 
     number: int
@@ -23,6 +24,7 @@ class Row:
     kinds: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
     by_broker: Mapping[Broker, tuple[str, ...]] = field(default_factory=dict[Broker, tuple[str, ...]])
+    points: tuple[str, ...] = ()
 
 
 def _crash(point: str) -> str:
@@ -42,13 +44,31 @@ def _adapters(kafka: str, nats: str, amqp: str) -> Mapping[Broker, tuple[str, ..
 
 
 ROWS = (
-    Row(1, "relay killed before its claim commits", ("kill_relay",), (_crash("claim.before 1 ok"),)),
-    Row(2, "relay killed after its claim, before the dispatch", (), (_crash("claim.after 1 ok"),)),
-    Row(3, "relay killed after the broker's ack, before its record", (), (_crash("publish.before 1 ok"),)),
+    Row(
+        1,
+        "relay killed before its claim commits",
+        (),
+        (_crash("claim.before 1 ok"), _crash("claim.during 1 ok")),
+        points=("claim.before", "claim.during"),
+    ),
+    Row(
+        2,
+        "relay killed after its claim, before the dispatch",
+        (),
+        (_crash("claim.after 1 ok"), _crash("dispatch.before 1 ok")),
+        points=("claim.after", "dispatch.before"),
+    ),
+    Row(
+        3,
+        "relay killed after the broker's ack, before its record",
+        (),
+        (_crash("dispatch.acknowledged 1 ok"), _crash("publish.before 1 ok")),
+        points=("dispatch.after", "publish.before"),
+    ),
     Row(
         4,
         "relay killed within a batch, a record, a release; replay killed, cleaning cut",
-        ("kill_relay_at_a_point",),
+        ("kill_relay", "kill_relay_at_a_point"),
         (
             _crash("dispatch.acknowledged 4 ok"),
             _crash("publish.during 1 ok"),
@@ -56,6 +76,7 @@ ROWS = (
             "tests/integration/test_replay_interrupted.py::test_a_killed_process_is_taken_over",
             "tests/integration/test_cleaner.py::test_a_pass_that_failed_goes_on_from_where_it_was_with_smaller_batches",
         ),
+        points=("dispatch.during", "publish.during", "fail.during"),
     ),
     Row(
         5,

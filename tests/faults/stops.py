@@ -28,7 +28,7 @@ class Stop:
 
 
 def stops(events: Iterable[Mapping[str, Any]]) -> list[Stop]:
-    """Every stop that came to its end, in a fault or when all was quiet."""
+    """Every stop that came to its end, in a fault or when all was quiet; of a relay that never ran there is none."""
     told: dict[str, float] = {}
     found: list[Stop] = []
     for line in events:

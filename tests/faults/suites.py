@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.faults.processes import ROOT
+from tests.integration.relay.crashes import CRASHES
 
 SEEDS, EXAMPLES, STEPS, CYCLES = 2_000, 200, 50, 500
 LIMIT_SECONDS = 2_400.0
@@ -65,6 +66,11 @@ def suites(seed: int) -> tuple[tuple[Suite, ...], ...]:
             _pytest(f"{_RELAY}/test_cancellation.py", "--numprocesses=2"),
             {"cancel_points": 1},
             {"OUTBOX_TEST_CANCEL_STRIDE": "1"},
+        ),
+        Suite(
+            "killed at every moment",
+            _pytest(f"{_RELAY}/test_crashes.py"),
+            {"crashes": len(CRASHES)},
         ),
         Suite(
             "starts and stops",

@@ -11,6 +11,7 @@ import pytest
 
 from tests.faults.classify import Committed, Evidence, Seen, Verdict, classify
 from tests.faults.kinds import KINDS
+from tests.faults.kinds.process import LEADER_POINTS, POINTS
 from tests.faults.matrix import Fate, Ran, exists, judge, latest, read_results, wanted
 from tests.faults.plan import BROKERS, Broker, Plan
 from tests.faults.processes import Place
@@ -137,6 +138,7 @@ def test_the_matrix_has_every_row_and_names_only_what_exists() -> None:
     assert [row.number for row in ROWS] == list(range(1, 34))
     assert all(row.kinds or row.tests or row.by_broker for row in ROWS)
     assert {kind for row in ROWS for kind in row.kinds} <= set(KINDS)
+    assert {point for row in ROWS for point in row.points} <= {*POINTS, *LEADER_POINTS}
     named = {test for row in ROWS for test in wanted(row, 0, every_broker=True)}
     assert [test for test in sorted(named) if not exists(test)] == []
     assert not exists("tests/faults/test_checker.py::test_that_is_not_there")

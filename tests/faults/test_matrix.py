@@ -35,6 +35,19 @@ def judged(
     return judge(ROW, ROW.tests, felt, missing or {}, RAN if ran is None else ran, brokers=brokers)
 
 
+def test_moments_to_die_at_are_asked_for_with_every_broker_of_the_long_form_alone() -> None:
+    row = Row(1, "relay killed", points=("claim.before",), tests=("f.py::test",))
+    both: tuple[Broker, ...] = ("nats", "amqp")
+
+    def gaps_of(felt: set[tuple[str, Broker]], brokers: tuple[Broker, ...]) -> tuple[str, ...]:
+        return judge(row, row.tests, felt, {}, RAN, brokers=brokers).gaps
+
+    assert gaps_of(set(), ()) == ()
+    assert gaps_of(set(), both) == ("claim.before was not felt",)
+    assert gaps_of({("claim.before", "nats")}, both) == ("claim.before was not felt on amqp",)
+    assert gaps_of({("claim.before", "nats"), ("claim.before", "amqp")}, both) == ()
+
+
 def test_in_the_short_form_any_broker_will_do() -> None:
     assert judged({("kill", "nats"), ("freeze", "kafka")}).standing is Standing.SHOWN
     assert judged({("kill", "nats")}).gaps == ("freeze was not felt",)

@@ -13,6 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.mutations import judging, page
@@ -20,6 +21,7 @@ from tests.mutations.catalogue import MUTATIONS
 from tests.mutations.judging import Verdict
 from tests.mutations.mutation import DoesNotApply, Mutation
 from tests.mutations.tree import Tree, copied
+from tests.revision import revision
 from tests.services.postgres import PostgresServer
 from tests.services.session import Services
 
@@ -30,6 +32,7 @@ _TAIL_LINES = 40
 def main(arguments: argparse.Namespace) -> int:
     chosen = [each for each in MUTATIONS if not arguments.only or each.name in arguments.only]
     began, services = time.monotonic(), Services()
+    date, made_at = datetime.now(UTC), revision()
     try:
         with copied() as tree:
             for mutation in chosen:
@@ -49,7 +52,8 @@ def main(arguments: argparse.Namespace) -> int:
     _tell(f"\n{page.markdown(verdicts) if arguments.markdown else page.table(verdicts)}")
     _tell(f"\n{caught} of {len(verdicts)} mutations caught, {seconds:.0f} s")
     if arguments.json:
-        arguments.json.write_text(json.dumps(page.figures(verdicts, seconds), indent=2) + "\n")
+        found = page.figures(verdicts, seconds, made_at.until(revision()), date)
+        arguments.json.write_text(json.dumps(found, indent=2) + "\n")
     return 0 if caught == len(verdicts) else 1
 
 

@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from tests.mutations.catalogue import MUTATIONS
 from tests.mutations.judging import Verdict
 from tests.mutations.mutation import Mutation
+from tests.revision import Revision, at_commit
+
+RECORD = Path(__file__).with_name("results") / "latest.json"
 
 
 def documented() -> str:
-    """The table of the documentation."""
-    lines = ["| what is broken | the promise | caught by |", "|---|---|---|"]
+    """The table of the documentation, with what the run that is kept in the repository said of each."""
+    saved = recorded()
+    found = {each["name"]: each["caught"] for each in saved["verdicts"]}
+    caught = sum(found.get(mutation.name, False) for mutation in MUTATIONS)
+    made = f"{datetime.fromisoformat(saved['date']):%Y-%m-%d}, {at_commit(saved)}"
+    lines = [
+        f"{made}, in {saved['seconds'] / 60:.0f} minutes on two cores: {caught} of {len(MUTATIONS)} were caught.",
+        "",
+        "| what is broken | the promise | to be noticed by | |",
+        "|---|---|---|---|",
+    ]
     for mutation in MUTATIONS:
         by = "<br>".join(f"`{_file(test)}` {sentence(test)}" for test in mutation.tests)
-        lines.append(f"| **{mutation.name}**: {mutation.breaks} | {mutation.promise} | {by} |")
+        verdict = {True: "caught", False: "**not caught**", None: "**not tried**"}[found.get(mutation.name)]
+        lines.append(f"| **{mutation.name}**: {mutation.breaks} | {mutation.promise} | {by} | {verdict} |")
     return "\n".join(lines)
+
+
+def recorded() -> dict[str, Any]:
+    """The run that is kept in the repository."""
+    saved: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
+    return saved
 
 
 def sentence(test: str) -> str:
@@ -38,8 +61,10 @@ def markdown(verdicts: Sequence[Verdict]) -> str:
     return "\n".join(lines)
 
 
-def figures(verdicts: Sequence[Verdict], seconds: float) -> dict[str, Any]:
+def figures(verdicts: Sequence[Verdict], seconds: float, made_at: Revision, date: datetime) -> dict[str, Any]:
     return {
+        **asdict(made_at),
+        "date": date.isoformat(timespec="seconds"),
         "mutations": len(verdicts),
         "caught": sum(each.caught for each in verdicts),
         "seconds": round(seconds, 1),

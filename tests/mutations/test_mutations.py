@@ -13,6 +13,7 @@ import pytest
 from tests.mutations.catalogue import MUTATIONS
 from tests.mutations.judging import SMOKE, Ran, Session, flaws_of_whole, judged
 from tests.mutations.mutation import DoesNotApply, Mutation
+from tests.mutations.page import recorded
 from tests.mutations.tree import ROOT, Tree, copied
 
 TEST = "tests/unit/test_it.py::test_it"
@@ -38,6 +39,12 @@ def test_each_applies_to_the_present_source(mutation: Mutation) -> None:
     assert mutation.tests
     if mutation.file.endswith(".py"):
         ast.parse(broken)
+
+
+def test_the_recorded_run_has_caught_each() -> None:
+    """When it has not: ``python -m nox -s mutations -- --json tests/mutations/results/latest.json``."""
+    caught = {each["name"] for each in recorded()["verdicts"] if each["caught"]}
+    assert [mutation.name for mutation in MUTATIONS if mutation.name not in caught] == []
 
 
 def test_each_has_a_name_of_its_own() -> None:

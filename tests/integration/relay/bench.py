@@ -34,6 +34,8 @@ QUICK: dict[str, Any] = {
     "backoff_cap": 0.05,
     "backoff_jitter": 0.0,
 }
+STOPPED_SECONDS = 2.0
+"""In which a relay is gone that is stopped with a grace of 1 s, as one is that is cancelled."""
 E = TypeVar("E", bound=Event)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator
+from math import inf
 from typing import Any
 
 import asyncpg
@@ -14,7 +16,7 @@ import pytest
 from outbox_core.errors import PermanentError
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
-from tests.integration.relay.bench import TABLE, Bench, until
+from tests.integration.relay.bench import STOPPED_SECONDS, TABLE, Bench, until
 
 pytestmark = pytest.mark.asyncio
 ALL_OF_THE_FIRST = 20
@@ -29,6 +31,7 @@ class Steps:
         self.k = k
         self.then = then
         self.resumed = 0
+        self.cut_at = inf
         self.tasks: list[asyncio.Future[Any]] = []
 
     def __enter__(self) -> Steps:
@@ -49,6 +52,7 @@ class Steps:
     def step(self) -> None:
         self.resumed += 1
         if self.resumed == self.k:
+            self.cut_at = time.monotonic()
             self.then(self)
 
     @property
@@ -173,6 +177,7 @@ async def test_cut_off_at_every_await(
             task = asyncio.create_task(flow(relay))
             async with asyncio.timeout(10):
                 await asyncio.wait([task])
+                assert time.monotonic() - steps.cut_at < STOPPED_SECONDS, f"cut off at {k}"
                 await asyncio.wait(steps.tasks)
         assert relay.state == "stopped", k
         if not steps.reached:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from tests.integration.relay.crashes import CRASHES, Crash
 from tests.integration.relay.trial import QUICK, Trial
 from tests.services.postgres import PostgresServer
 
@@ -23,59 +24,6 @@ KEYED = 4
 CHILDREN_AT_ONCE = 4
 PATIENT: dict[str, Any] = {"database_timeout": 1.2, "lock_ttl": 4.0}
 """Several processes start at once here; what a slow start costs is not the question."""
-
-
-@dataclass(frozen=True)
-class Crash:
-    """A moment to die at, and what may have become of the messages by then."""
-
-    point: str
-    nth: int = 1
-    topic: str = "ok"
-    stop_at: str = ""
-    loses: str = ""
-    """The step whose answer is lost once, with rows leased that the relay does not know of."""
-    may_repeat: bool = False
-    """Whether a broker may have acknowledged messages whose completion was not on record."""
-    may_charge: bool = True
-    """Whether leases may have been taken that ended without an outcome."""
-
-    @property
-    def name(self) -> str:
-        return " ".join(filter(None, (self.point, str(self.nth), self.topic, self.stop_at, self.loses)))
-
-
-CRASHES = [
-    Crash("claim.before", may_charge=False),
-    Crash("claim.during"),
-    Crash("claim.after"),
-    Crash("dispatch.before"),
-    Crash("dispatch.acknowledged", may_repeat=True),
-    Crash("dispatch.acknowledged", nth=4, may_repeat=True),
-    Crash("publish.before", may_repeat=True),
-    Crash("publish.during", may_repeat=True),
-    Crash("publish.after", may_repeat=True),
-    Crash("fail.during", topic="failing"),
-    Crash("fail.after", topic="failing"),
-    Crash("release.before", topic="slow", stop_at="Claimed"),
-    Crash("release.during", topic="slow", stop_at="Claimed"),
-    Crash("release.after", topic="slow", stop_at="Claimed"),
-    Crash("follow.before", topic="failing"),
-    Crash("follow.during", topic="failing"),
-    Crash("follow.after", topic="failing"),
-    Crash("follow.after", nth=2, topic="hesitant", may_repeat=True),
-    Crash("undo.before", loses="claim"),
-    Crash("undo.during", loses="claim"),
-    Crash("undo.after", loses="claim", may_charge=False),
-    Crash("undo.before", topic="failing", loses="follow"),
-    Crash("undo.after", topic="failing", loses="follow"),
-    Crash("campaign.during", may_charge=False),
-    Crash("campaign.after", may_charge=False),
-    Crash("heartbeat.during", may_repeat=True),
-    Crash("resign.during", stop_at="Published", may_repeat=True),
-    Crash("resign.after", stop_at="Published", may_repeat=True),
-    Crash("observed.Stopped", stop_at="Published", may_repeat=True),
-]
 
 
 @dataclass
@@ -147,7 +95,7 @@ async def _crash(trial: Trial, crash: Crash, table: str, aftermath: Aftermath) -
 
 @pytest.mark.parametrize("crash", CRASHES, ids=lambda crash: crash.name)
 async def test_a_crash_loses_nothing_and_makes_nothing_up(
-    aftermaths: dict[Crash, Aftermath], crash: Crash
+    aftermaths: dict[Crash, Aftermath], crash: Crash, record_property: Callable[[str, object], None]
 ) -> None:
     aftermath = aftermaths[crash]
     assert aftermath.exit_code == -signal.SIGKILL
@@ -162,6 +110,7 @@ async def test_a_crash_loses_nothing_and_makes_nothing_up(
     assert not repeated or crash.may_repeat
     charged = [sequence for sequence, row in aftermath.after_crash.items() if row["attempts"]]
     assert not charged or crash.may_charge
+    record_property("crashes", 1)
 
 
 @pytest.mark.parametrize("crash", CRASHES, ids=lambda crash: crash.name)

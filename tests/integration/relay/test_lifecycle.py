@@ -21,7 +21,16 @@ from outbox_core.store import Claim, Leased
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
-from tests.integration.relay.bench import QUICK, TABLE, Bench, Gate, ignore, relay_tasks, until
+from tests.integration.relay.bench import (
+    QUICK,
+    STOPPED_SECONDS,
+    TABLE,
+    Bench,
+    Gate,
+    ignore,
+    relay_tasks,
+    until,
+)
 from tests.services.postgres import Database
 
 pytestmark = pytest.mark.asyncio
@@ -189,7 +198,10 @@ async def test_many_cycles_leave_no_task_session_or_lock(
         await relay.start()
         if cycle % 3:
             await bench.settled()
+        asked = time.monotonic()
         await relay.stop(grace=1.0)
+        assert time.monotonic() - asked < STOPPED_SECONDS, f"the stop of cycle {cycle}"
+        assert relay.state == "stopped"
         assert len(asyncio.all_tasks()) == before
     await bench.nothing_is_left()
     assert await relay.drain() >= 0
