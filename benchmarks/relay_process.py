@@ -105,9 +105,11 @@ async def deliver(order: dict[str, Any]) -> dict[str, Any]:
     watch, memory = Stopwatch(order["rows"]), Memory()
     observers, settings = (Metrics(), watch, memory), order.get("settings", {})
     relay = Relay(order["dsn"], table=TABLE, dispatcher=nothing, observers=observers, **settings)
+    made = time.perf_counter()
     async with asyncio.timeout(order.get("timeout", 600.0)), relay:
         await watch.done.wait()
-    return watch.result() | {"memory": memory.samples}
+    first_claim = made if watch.began is None else watch.began[0]
+    return watch.result() | {"memory": memory.samples, "start_seconds": first_claim - made}
 
 
 if __name__ == "__main__":

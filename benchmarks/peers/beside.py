@@ -66,11 +66,13 @@ SIZES = {
 
 @dataclass
 class Rounds:
-    """What each round gave: rows a second, processor time a row in µs, median latency in ms."""
+    """What each round gave: rows a second, processor time a row in µs, median latency in ms, start in ms."""
 
     rates: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
     latency: list[float] = field(default_factory=list)
+    start: list[float] = field(default_factory=list)
+    """From the making of a relay to its first claim, connections and leadership included."""
     failure: str | None = None
     """Why it could not be measured to the end."""
 
@@ -90,6 +92,7 @@ async def relay_drain(
     await common.load(connection, size.rows, keys=keys)
     result = await processes.drained(place, size.rows)
     rounds.rates.append(result["rate"])
+    rounds.start.append(result["start_seconds"] * 1000)
     rounds.cpu.append(result["cpu"] / result["published"] * 1e6)
 
 
@@ -162,6 +165,7 @@ async def measure(place: Place, pythons: dict[Peer, Path], missing: list[Missing
     figures = [
         figure("beside_peers_relay_rate", "relay", plain.rates, unit="rows/s"),
         figure("beside_peers_relay_keyed_rate", "relay, 1,000 keys", keyed.rates, unit="rows/s"),
+        figure("beside_peers_relay_start_ms", "relay, made to first claim", plain.start, unit="ms"),
         *(line for peer, rounds in found.items() for line in _figures(peer, plain, keyed, rounds)),
         *latencies_beside(plain, found, whole=not lacking),
     ]

@@ -36,6 +36,8 @@ class Breaker:
         self._openings = 0
         self.last_ack: float | None = None
         self._timeouts = 0
+        self._probed = False
+        """Whether it is half open because a probe was answered."""
         self._in_flight_at_opening: frozenset[UUID] = frozenset()
         self._suspicions: Counter[UUID] = Counter()
         self.suspects = False
@@ -52,8 +54,17 @@ class Breaker:
         self._openings = 0
         return True
 
+    def refused(self) -> bool:
+        """A message was refused, by the broker or on the way to it: nobody can tell. True when that ends an outage,
+        which it does only after an answered probe; it puts nobody under suspicion."""
+        if self.state is not BreakerState.HALF_OPEN or not self._probed:
+            return False
+        self.state = BreakerState.CLOSED
+        self._openings = 0
+        return True
+
     def answered(self) -> None:
-        """The broker answered, though not with an acknowledgement: it is not away."""
+        """The broker answered a probe: it is not away."""
         self._timeouts = 0
 
     def timed_out(self, now: float, in_flight_since: float) -> bool:
@@ -87,6 +98,7 @@ class Breaker:
         if self.state is BreakerState.OPEN:
             if answered:
                 self._confirm_suspicions()
+            self._probed = answered
             self.state = BreakerState.HALF_OPEN
 
     def is_suspect(self, row_id: UUID) -> bool:

@@ -112,10 +112,7 @@ class Claimer:
                 failures = 0
             except StorageError as error:
                 failures += 1
-                delay = min(self._backoff.delay(failures), 2.0)
-                self._observe(Reconnecting(self._table, str(error), delay))
-                self._next_look = 0.0
-                await anyio.sleep(delay)
+                await self.bear(error, failures)
                 continue
             if not busy:
                 # Neither a held key whose time has come nor a hint is a reason to hurry while nothing can be claimed.
@@ -127,6 +124,13 @@ class Claimer:
                 if wake < inf and self._wakeups.hinted_at > self._reviewed_at:
                     wake = min(wake, self._next_review)
                 await self._wakeups.wait(wake - clock.now(), eager=hurry)
+
+    async def bear(self, error: StorageError, failures: int) -> None:
+        """Wait a while after a round that failed, as so many before it, and then look at everything anew."""
+        delay = min(self._backoff.delay(failures), 2.0)
+        self._observe(Reconnecting(self._table, str(error), delay))
+        self._next_look = 0.0
+        await anyio.sleep(delay)
 
     async def step(self) -> bool:
         """One round: what is due of held keys, then a claim. False when there is nothing more to do just now."""
@@ -142,7 +146,9 @@ class Claimer:
         await self.unknown.undo()
         await self._look()
         await self._review()
-        followed = await self._follow()
+        followed = not self._halted and await self._follow()
+        if self._halted:
+            return followed
         if self._cautious and self._hand.rows:
             return True
         return await self._read() or followed

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from outbox_core.errors import StorageError, StorageTimeout, StorageUnavailable
+from outbox_core.errors import (
+    PermissionDenied,
+    SchemaMissing,
+    StorageError,
+    StorageTimeout,
+    StorageUnavailable,
+)
 from outbox_core.observer import Dead, Dispatched, Failed, LeaseLost, Published, Reconnecting, Released
 from outbox_core.store import Failure, Lease, Row, Store
 
@@ -20,6 +26,8 @@ if TYPE_CHECKING:
     from outbox_core.table import TableName
 
 _logger: Final = logging.getLogger("outbox_core.relay")
+_OF_ALL_ROWS: Final = (StorageUnavailable, StorageTimeout, PermissionDenied, SchemaMissing)
+"""What no row is to blame for, and somebody will mend: a right taken away by mistake, too, is given back."""
 _MAX_WAIT_SECONDS: Final = 2.0
 """Leases run out meanwhile, so a database that is back is noticed soon, however long it was away."""
 
@@ -130,7 +138,7 @@ class Completer:
                 await self._write_published(batch)
                 await self._write_failed(batch)
                 await self._write_released(batch)
-            except (StorageUnavailable, StorageTimeout) as error:
+            except _OF_ALL_ROWS as error:
                 failures += 1
                 batch.unsure = True
                 delay = min(self._backoff.delay(failures), _MAX_WAIT_SECONDS)

@@ -28,11 +28,15 @@ if TYPE_CHECKING:
     from outbox_core.relay.backoff import Backoff
     from outbox_core.relay.leaves import Leaf, Leaves
     from outbox_core.relay.settings import RelaySettings
-    from outbox_core.store import Row, Store
+    from outbox_core.store import KeyId, Row, Store
     from outbox_core.table import TableName
 
 _HAND_BATCHES: Final = 3
 _MOMENT: Final = 0.05
+_MOST_FAILURES: Final = 5
+"""Rounds of a drain that may fail one after another before it is given up."""
+_KEPT_SECONDS: Final = 30.0
+"""After which a key is asked for although its destination is still away."""
 
 
 class Lane:
@@ -97,6 +101,8 @@ class Lane:
             observe=observe,
         )
         self._outlets: dict[Leaf, Outlet] = {}
+        self._kept: dict[Leaf, set[KeyId]] = {}
+        """Keys whose first message waits for a destination that is away."""
         self._stopping = False
         leaves.on_change(self._leaf_changed)
 
@@ -115,7 +121,8 @@ class Lane:
     async def drain(self, *, patient: bool) -> None:
         """Claim until nothing is due and nothing is in hand, or the only destination is away.
 
-        A ``patient`` one waits its turn while another relay leads.
+        A ``patient`` one waits its turn while another relay leads. Raises StorageError when one round after another
+        fails.
         """
         confirmed = False
         while True:
@@ -124,7 +131,7 @@ class Lane:
                     return
                 confirmed = False
                 await self.leader.wait_for_change(_MOMENT)
-            elif await self.claimer.step():
+            elif await self._stepped():
                 confirmed = False
             elif self.hand.rows:
                 confirmed = False
@@ -139,6 +146,15 @@ class Lane:
                 # Once more from the beginning: what a late transaction wrote may lie behind.
                 confirmed = True
                 self.claimer.rewind()
+
+    async def _stepped(self) -> bool:
+        """A round of claiming, tried again a few times: whether there may be more to do."""
+        for failures in range(1, _MOST_FAILURES):
+            try:
+                return await self.claimer.step()
+            except StorageError as error:
+                await self.claimer.bear(error, failures)
+        return await self.claimer.step()
 
     @property
     def _leads(self) -> bool:
@@ -202,9 +218,11 @@ class Lane:
             outlet.poke()
 
     def _keep_from(self, leaf: Leaf, rows: Sequence[Row]) -> None:
-        # A probe without an answer outlasts the time of the retry: these keys are not asked for all the while.
-        wake = max(leaf.breaker.retry_at, clock.now() + self._settings.poll_interval)
-        self._settlement.give_back(rows, f"{leaf.name} is away", wake)
+        # Their keys are not asked for until the destination is tried again; only now and then, for an operator may
+        # have taken the first message away, and those after it may have another destination.
+        kept = self._kept.setdefault(leaf, set())
+        kept.update(row.key_id for row in rows if row.key_id is not None)
+        self._settlement.give_back(rows, f"{leaf.name} is away", clock.now() + _KEPT_SECONDS)
 
     def _outlet(self, leaf: Leaf) -> Outlet:
         outlet = self._outlets.get(leaf)
@@ -232,6 +250,8 @@ class Lane:
         if leaf.is_open:
             self._keep_from(leaf, outlet.flush())
         else:
+            for key_id in self._kept.pop(leaf, ()):
+                self._keys.retry(key_id, clock.now())
             outlet.poke()
             self.claimer.rewind()
 

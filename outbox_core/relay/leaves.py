@@ -19,6 +19,7 @@ from outbox_core.dispatcher import (
     name_of,
 )
 from outbox_core.relay import clock
+from outbox_core.relay.bounded import ended_within, failed
 from outbox_core.relay.breaker import Breaker, BreakerState
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Leaf:
         self._changed = changed
         self._opened = anyio.Event()
         self._alone: Row | None = None
+        """The suspect that is with the dispatcher, or waits for all others to be gone."""
         self._waiting: dict[Callable[[], None], None] = {}
 
     @property
@@ -68,20 +70,22 @@ class Leaf:
         """Whether a row goes to the dispatcher now: everything does while messages flow, one at a time when it is
         being seen whether they do, and a suspect only alone."""
         breaker = self.breaker
-        if self._alone is not None:
+        if self._alone is not None and self._alone is not row:
             return False
         if breaker.suspects or breaker.state is not BreakerState.CLOSED:
-            suspect = breaker.is_suspect(row.id)
-            if breaker.state is BreakerState.OPEN or (
-                self.in_flight and (suspect or breaker.state is BreakerState.HALF_OPEN)
-            ):
+            if breaker.state is BreakerState.OPEN:
                 return False
+            suspect = breaker.is_suspect(row.id)
             if suspect:
+                # From now on nobody else begins, of whichever table: its turn would never come.
                 self._alone = row
+            if self.in_flight and (suspect or breaker.state is BreakerState.HALF_OPEN):
+                return False
         self.in_flight[row] = now
         return True
 
     def ended(self, row: Row) -> None:
+        """A row is no longer with the dispatcher."""
         self.in_flight.pop(row, None)
         if self._alone is row:
             self._alone = None
@@ -90,13 +94,18 @@ class Leaf:
             for poke in waiting:
                 poke()
 
+    def let_go(self, rows: Sequence[Row]) -> None:
+        """These rows will not come to the dispatcher: nobody waits for them to be alone with it."""
+        for row in rows:
+            self.ended(row)
+
     def when_free(self, poke: Callable[[], None]) -> None:
         """Call back, once, when nothing is in flight: the rows of several tables may wait for their turn here."""
         self._waiting[poke] = None
 
     def keeps_waiting(self, poke: Callable[[], None]) -> bool:
         """Whether `when_free` will call back."""
-        return bool(self.in_flight) and poke in self._waiting
+        return poke in self._waiting and (bool(self.in_flight) or self._alone is not None)
 
     def open(self, now: float, more: frozenset[UUID]) -> bool:
         """The destination is away. True when that is news."""
@@ -112,21 +121,19 @@ class Leaf:
             return True
         return False
 
+    def refused(self) -> bool:
+        """A message was refused, by whomever. True when that ends an outage."""
+        if self.breaker.refused():
+            self._changed(self)
+            return True
+        return False
+
     async def probe(self, timeout: float) -> bool:
         """Ask for a sign of life; true without asking when the dispatcher cannot ask."""
         if not isinstance(self.dispatcher, Probing):
             return True
-        task = asyncio.current_task()
-        try:
-            with anyio.fail_after(timeout):
-                await self.dispatcher.probe()
-        except asyncio.CancelledError:
-            if task is None or task.cancelling():
-                raise
-            return False  # of a future of the client's own, whose connection is gone
-        except Exception:  # whatever a probe raises means the same: no sign of life
-            return False
-        return True
+        task = asyncio.create_task(_asked(self.dispatcher), name=f"outbox-probe-{self.name}")
+        return await ended_within(task, timeout, f"the probe of {self.name}") and not failed(task)
 
     @property
     def probes(self) -> bool:
@@ -214,6 +221,10 @@ class Leaves:
     def _tell(self, leaf: Leaf) -> None:
         for listener in self._listeners:
             listener(leaf)
+
+
+async def _asked(dispatcher: Probing) -> None:
+    await dispatcher.probe()
 
 
 def _as_dispatcher(value: object) -> Dispatcher:

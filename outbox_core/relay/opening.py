@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 
 from outbox_core.errors import DispatchTimeout
+from outbox_core.relay.bounded import OVERTIME_SECONDS, ended_within
 
 if TYPE_CHECKING:
     from outbox_core.dispatcher import Managed
@@ -22,14 +24,59 @@ _LEAST_SECONDS: Final = 0.1
 async def opened(
     dispatcher: Managed, start_seconds: float, seconds_to_close: Callable[[], float]
 ) -> AsyncGenerator[None]:
-    """Enter the dispatcher, and leave it whatever happens; leaving is cut off when its time is over."""
-    try:
-        with anyio.fail_after(start_seconds):
-            await dispatcher.__aenter__()
-    except TimeoutError:
-        raise DispatchTimeout(f"the dispatcher did not start within {start_seconds:g} s") from None
+    """Enter the dispatcher, and leave it whatever happens; leaving is cut off when its time is over.
+
+    Both happen in one task, as task groups of its own demand, and not in the relay's, which it must not be able to
+    keep.
+    """
+    keeper = _Keeper(dispatcher)
+    await keeper.enter(start_seconds)
     try:
         yield
     finally:
-        with anyio.move_on_after(max(seconds_to_close(), _LEAST_SECONDS), shield=True):
-            await dispatcher.__aexit__(None, None, None)
+        with anyio.CancelScope(shield=True):
+            await keeper.leave(max(seconds_to_close() - OVERTIME_SECONDS, _LEAST_SECONDS))
+
+
+class _Keeper:
+    """Has a dispatcher open until it is told to close it."""
+
+    def __init__(self, dispatcher: Managed) -> None:
+        self._dispatcher = dispatcher
+        self._entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._leaving = asyncio.Event()
+        self._task = asyncio.create_task(self._keep(), name="outbox-dispatcher")
+
+    async def enter(self, seconds: float) -> None:
+        """Wait until it is open. Raises what its opening raises, and `DispatchTimeout`."""
+        try:
+            await asyncio.wait(
+                {self._task, self._entered}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            if not self._entered.done():
+                await self._end(0.0, "the opening of the dispatcher")
+        if not self._entered.done():
+            if self._task.done() and not self._task.cancelled():
+                self._task.result()
+            raise DispatchTimeout(f"the dispatcher did not start within {seconds:g} s")
+
+    async def leave(self, seconds: float) -> None:
+        """Close it, or leave it behind when its time is over. Raises what its closing raises."""
+        await self._end(seconds, "the closing of the dispatcher")
+        if self._task.done() and not self._task.cancelled():
+            self._task.result()
+
+    async def _end(self, seconds: float, what: str) -> None:
+        self._leaving.set()
+        await ended_within(self._task, seconds, what)
+
+    async def _keep(self) -> None:
+        async with self._dispatcher:
+            self._entered.set_result(None)
+            while not self._leaving.is_set():
+                try:
+                    await self._leaving.wait()
+                except asyncio.CancelledError:
+                    # The end of an event loop cancels all tasks. The relay stops in order then, and says when.
+                    cast("asyncio.Task[None]", asyncio.current_task()).uncancel()

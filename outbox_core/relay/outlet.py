@@ -28,7 +28,6 @@ _FAIR_SHARE: Final = 100
 _FAIR_SECONDS: Final = 0.05
 """Messages, and time, a task may take without once waiting before it lets the others on."""
 _HASTE_SECONDS: Final = 0.1
-
 _logger: Final = logging.getLogger("outbox_core.relay")
 
 Settle = Callable[["Leaf", "Row", Outcome, float, float], None]
@@ -100,6 +99,7 @@ class Outlet:
         """Take back everything that is not with the dispatcher yet."""
         rows = list(self.ready)
         self.ready.clear()
+        self.leaf.let_go(rows)
         return rows
 
     def halt(self, deadline: float) -> None:
@@ -237,7 +237,8 @@ class Outlet:
         while ready:
             row = ready[0]
             if now >= row.expires:
-                self._give_back((ready.popleft(),), "too little of the lease was left to begin")
+                leaf.let_go((ready.popleft(),))
+                self._give_back((row,), "too little of the lease was left to begin")
             elif leaf.starts(row, now):
                 return ready.popleft()
             else:

@@ -67,6 +67,7 @@ class Run:
         self._crash: BaseException | None = None
         self._lanes: list[Lane] = []
         self._starting = anyio.CancelScope()
+        self._recording = anyio.CancelScope()
         self.loop: Final = asyncio.get_running_loop()
 
     @property
@@ -117,6 +118,7 @@ class Run:
             self._starting.cancel()
         for lane in self._lanes:
             lane.halt(self._deadline)
+        self._recording.deadline = min(self._recording.deadline, self._deadline + _RECORDING_SECONDS)
 
     async def stop(self, grace: float) -> None:
         """Ask for a stop and wait for its end: the grace and 1 s at most."""
@@ -225,14 +227,15 @@ class Run:
                 await self._claim(work)
                 self._deadline = min(self._deadline, clock.now() + self._settings.dispatch_timeout + 5.0)
             except Exception as error:
-                self._deadline = clock.now()
+                self._deadline = min(self._deadline, clock.now() + _CANCELLED_GRACE)
                 failure = error  # raised when outcomes are on record and rows given back
             except BaseException:
                 self._deadline = clock.now()
                 raise
             finally:
                 await self._stop_lanes()
-            completers.cancel_scope.deadline = self._deadline + _RECORDING_SECONDS
+            self._recording = completers.cancel_scope
+            self._recording.deadline = self._deadline + _RECORDING_SECONDS
         if failure is not None:
             raise failure
 

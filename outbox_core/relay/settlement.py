@@ -87,9 +87,7 @@ class Settlement:
         elif isinstance(outcome, BrokerUnavailable) and not leaf.breaker.is_suspect(row.id):
             self._outage(leaf, [(row, seconds)], outcome)
         else:
-            leaf.breaker.answered()
-            if isinstance(outcome, PermanentError | RetryAfter) and leaf.acknowledged(now):
-                # Whoever refuses a message is there.
+            if isinstance(outcome, PermanentError | RetryAfter) and leaf.refused():
                 self._observe(BreakerClosed(self._table, leaf.name, now - leaf.breaker.opened_at))
             if leaf.breaker.suspects and self._is_last(row, outcome):
                 leaf.breaker.forget(row.id)
@@ -131,8 +129,11 @@ class Settlement:
             return
         now = clock.now()
         since = now - max(case.seconds for case in cases)
-        # The verdict of the last one: all of them add up, whichever was first.
-        away = [leaf.breaker.timed_out(now, since) for _ in cases][-1]
+        if leaf.breaker.state is BreakerState.CLOSED:
+            # The verdict of the last one: all of them add up, whichever was first.
+            away = [leaf.breaker.timed_out(now, since) for _ in cases][-1]
+        else:
+            away = True  # as it was: whoever goes ahead to see has not found it back
         if not away and leaf.probes:
             away = not await leaf.probe(min(_LOOK_SECONDS, self._settings.dispatch_timeout))
             if not away:

@@ -266,7 +266,12 @@ ROWS = (
             "tests/simulation/test_stand_by.py::test_hints_do_not_make_a_stand_by_spin",
         ),
     ),
-    Row(32, "long transaction that keeps dead row versions", ("long_transaction",)),
+    Row(
+        32,
+        "long transaction that keeps dead row versions",
+        ("long_transaction",),
+        _relay("test_old_snapshot.py::test_claims_stay_quick_under_an_old_snapshot"),
+    ),
     Row(
         33,
         "another event loop, a forked child",

@@ -37,7 +37,7 @@ def test_a_recent_acknowledgement_outweighs_many_timeouts() -> None:
     assert subject.timed_out(130.0, 80.0)
 
 
-def test_an_answer_of_any_kind_starts_the_count_again() -> None:
+def test_an_answered_probe_starts_the_count_again() -> None:
     subject = breaker()
     subject.timed_out(30.0, 0.0)
     subject.timed_out(31.0, 0.0)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 import anyio
 import pytest
 
+from outbox_core.errors import StorageUnavailable
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
-from outbox_core.store import Claim, Leased
+from outbox_core.store import Claim, Lease, Leased, Tick
 from outbox_core.stores.memory.store import MemoryStore
 from outbox_core.table import TableName
+from tests.unit.relaying import eventually
 
 TABLE = TableName("public", "orders_outbox")
 MESSAGES = 20
@@ -125,3 +128,82 @@ async def test_no_claim_is_begun_once_a_stop_is_asked_for() -> None:
 async def test_a_silent_database_and_a_deaf_dispatcher_do_not_add_up() -> None:
     _, took, _ = await stopped(0.0, deaf=True)
     assert took < 1.0
+
+
+class Asked(MemoryStore):
+    """Lets whoever looks at running transactions wait for its answer, once it is told to, and counts claims."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(database=store.database)
+        self.waits = False
+        self.asked, self.go_on = asyncio.Event(), asyncio.Event()
+        self.claims = 0
+
+    async def tick(self, table: TableName) -> Tick:
+        tick = await super().tick(table)
+        if self.waits:
+            self.asked.set()
+            await self.go_on.wait()
+        return tick
+
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
+        self.claims += 1
+        return await super().claim(table, claim)
+
+
+@pytest.mark.asyncio
+async def test_no_claim_follows_what_was_asked_before_a_stop() -> None:
+    store = MemoryStore()
+    asked = Asked(store)
+
+    async def deliver(_: DispatchedMessage) -> None:
+        return None
+
+    relay = Relay(lambda: asked, table=TABLE, dispatcher=deliver, poll_interval=0.05)
+    async with asyncio.timeout(30):
+        await relay.start()
+        await eventually(lambda: asked.claims > 0)
+        asked.waits = True
+        await asked.asked.wait()
+        before = asked.claims
+        stopping = asyncio.create_task(relay.stop(1.0))
+        asked.go_on.set()
+        await stopping
+        await relay.wait()
+    assert asked.claims == before
+
+
+class Away(MemoryStore):
+    """Records nothing."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(database=store.database)
+        self.asked = asyncio.Event()
+
+    async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
+        self.asked.set()
+        raise StorageUnavailable("away")
+
+
+@pytest.mark.asyncio
+async def test_a_second_stop_shortens_the_first_while_nothing_can_be_recorded() -> None:
+    store = MemoryStore()
+    async with store.transaction() as tx:
+        await Outbox(TABLE).enqueue(tx, Message("a.b.v1", 1))
+    away = Away(store)
+
+    async def deliver(_: DispatchedMessage) -> None:
+        return None
+
+    relay = Relay(lambda: away, table=TABLE, dispatcher=deliver)
+    async with asyncio.timeout(30):
+        await relay.start()
+        await away.asked.wait()
+        away.asked.clear()
+        patient = asyncio.create_task(relay.stop(20.0))
+        await away.asked.wait()  # once more: by now it does nothing but record
+        asked = time.monotonic()
+        await relay.stop(0.0)
+        await relay.wait()
+        await patient
+    assert time.monotonic() - asked < 2.0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from outbox_core.errors.storage import Part
     from outbox_core.table import TableName
 
-_TRANSIENT: Final = ("08", "40", "53", "55", "57")
+_TRANSIENT: Final = ("08", "40", "53", "55", "57", "58")
 _READ_ONLY: Final = "25006"
 _UNDEFINED_TABLE: Final = ("42P01", "3F000")
 _INSUFFICIENT_PRIVILEGE: Final = "42501"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,8 @@ async def test_the_network_holds(trial: Trial, fault: Callable[[FaultProxy], Non
         # A claim that went through unheard of may have to be waited for.
         assert time.monotonic() - back < BACK_WITHIN + QUICK["lock_ttl"]
     assert set(trial.journal.delivered()) == {1, 2, 3, 4, 5}
+    dispatched = Counter(line["sequence"] for line in trial.journal.read("dispatch"))
+    assert {number: row["attempts"] for number, row in (await trial.rows()).items()} == dispatched
 
 
 async def test_a_claim_whose_answer_was_lost_is_undone_and_charges_nothing(trial: Trial) -> None:

@@ -13,7 +13,7 @@ from outbox_core import schema
 from outbox_core.errors import ConfigError, RelayFailed
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
-from outbox_core.observer import Claimed, Stopped
+from outbox_core.observer import Stopped
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
 from outbox_core.relay.settlement import Settlement
@@ -222,15 +222,3 @@ async def test_five_hundred_cycles_leave_no_task() -> None:
         assert asyncio.all_tasks() == before
     await relay.drain()
     assert {row.state for row in store.table(TableName.parse(TABLE)).rows.values()} == {"published"}
-
-
-async def test_nothing_is_claimed_while_idle_more_often_than_the_poll_interval_says(bench: Bench) -> None:
-    async with bench.relay(ignore, poll_interval=0.2) as relay:
-        await bench.enqueue(1)
-        await bench.settled()
-        claims = len(bench.heard.of(Claimed))
-        busy = time.process_time()
-        await asyncio.sleep(1.0)  # an idle second
-        assert time.process_time() - busy < 0.5
-        assert len(bench.heard.of(Claimed)) == claims
-        assert relay.state == "running"

@@ -169,7 +169,7 @@ async def test_order_survives_a_relay_that_is_killed_in_the_middle(trial: Trial)
 @pytest.mark.parametrize("busy", [True, False], ids=["busy", "idle"])
 async def test_a_message_that_commits_late_is_delivered_at_once(trial: Trial, busy: bool) -> None:
     """It has an older stamp and a lower sequence than what was delivered while its transaction was open."""
-    other = await asyncpg.connect(trial.dsn, timeout=5, command_timeout=10)
+    other = await asyncpg.connect(trial.direct, timeout=5, command_timeout=10)
     try:
         async with trial.running(poll_interval=2.0):
             transaction = other.transaction()

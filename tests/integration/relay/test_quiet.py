@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from typing import Any
 
+import asyncpg
 import pytest
 
 from outbox_core.errors import BrokerUnavailable
@@ -18,6 +21,7 @@ from tests.integration.relay.bench import QUICK, TABLE, Bench, ignore, until
 
 pytestmark = pytest.mark.asyncio
 
+IDLE_SECONDS = 3.0
 LOOKS = 200
 HEARTBEATS = 30
 """More transactions than a leader's heartbeats and the server's own upkeep take meanwhile."""
@@ -29,6 +33,34 @@ class CountingStore(PostgresStore):
     async def claim(self, table: TableName, claim: Claim) -> Leased:
         self.claims += 1
         return await super().claim(table, claim)
+
+
+class CountingConnection(asyncpg.Connection):
+    """Counts what a relay sends on its own account."""
+
+    sent = 0
+
+    async def fetch(self, *arguments: Any, **options: Any) -> Any:
+        CountingConnection.sent += 1
+        return await super().fetch(*arguments, **options)
+
+    async def execute(self, *arguments: Any, **options: Any) -> Any:
+        CountingConnection.sent += 1
+        return await super().execute(*arguments, **options)
+
+
+async def test_an_idle_relay_sends_few_statements_and_uses_little_of_a_core(bench: Bench) -> None:
+    """At most four a second, and 1 %, leadership included; the latter is looked at with a machine's slack."""
+    relay = Relay(bench.dsn, table=TABLE, dispatcher=ignore, connect={"connection_class": CountingConnection})
+    async with relay:
+        await bench.enqueue(1)
+        await bench.settled()
+        await asyncio.sleep(1.0)  # in which more may be expected after what came
+        sent, busy = CountingConnection.sent, time.process_time()
+        await asyncio.sleep(IDLE_SECONDS)
+        assert 2 <= CountingConnection.sent - sent <= 4 * IDLE_SECONDS + 1
+        assert time.process_time() - busy < 0.05 * IDLE_SECONDS
+        assert relay.state == "running"
 
 
 async def test_a_leader_that_looks_in_vain_writes_nothing(bench: Bench) -> None:

@@ -63,18 +63,21 @@ async def until(condition: Callable[[], bool], within: float, what: str = "the c
 
 @dataclass
 class Trial:
-    """One database of a test. `admin` is a connection of the test's own, straight to the server."""
+    """One database of a test. ``admin`` is a connection of the test's own, straight to the server, which it reaches at
+    ``direct``; relays reach it at ``dsn``, and messages are written by ``writer``."""
 
     dsn: str
+    direct: str
     journal: Journal
     admin: asyncpg.Connection[asyncpg.Record]
+    writer: asyncpg.Connection[asyncpg.Record]
     outboxes: dict[str, Outbox] = field(default_factory=dict[str, Outbox])
 
     @classmethod
     @asynccontextmanager
     async def opened(cls, dsn: str, folder: Path, *tables: str) -> AsyncIterator[Trial]:
         connection = await asyncpg.connect(dsn, timeout=10, command_timeout=20)
-        trial = cls(dsn, Journal(folder / "journal.jsonl"), connection)
+        trial = cls(dsn, dsn, Journal(folder / "journal.jsonl"), connection, connection)
         try:
             for table in tables or (TABLE,):
                 await trial.create(table)
@@ -89,7 +92,7 @@ class Trial:
     async def reconnect(self) -> None:
         """Connect again after the server was away."""
         self.admin.terminate()
-        self.admin = await asyncpg.connect(self.dsn, timeout=10, command_timeout=20)
+        self.admin = self.writer = await asyncpg.connect(self.direct, timeout=10, command_timeout=20)
 
     async def enqueue(
         self,
@@ -106,15 +109,15 @@ class Trial:
             Message(topic, payload, key=key, delay=None if delay is None else timedelta(seconds=delay))
             for _ in range(count)
         ]
-        async with self.admin.transaction():
-            return await self.outboxes[table].enqueue_many(self.admin, messages)
+        async with self.writer.transaction():
+            return await self.outboxes[table].enqueue_many(self.writer, messages)
 
     async def roll_back(self, count: int, *, table: str = TABLE) -> list[int]:
         """Write so many messages and take them back; the sequences they had."""
-        transaction = self.admin.transaction()
+        transaction = self.writer.transaction()
         await transaction.start()
         sequences = await self.outboxes[table].enqueue_many(
-            self.admin, [Message("ok", None) for _ in range(count)]
+            self.writer, [Message("ok", None) for _ in range(count)]
         )
         await transaction.rollback()
         return sequences

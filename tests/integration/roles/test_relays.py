@@ -43,6 +43,7 @@ globals().update(
     borrowed(
         "bench",
         "tests.integration.relay",
+        "test_bad_dispatchers",
         "test_bad_input",
         "test_draining",
         "test_failures",
@@ -52,6 +53,7 @@ globals().update(
         "test_outages",
         "test_poison",
         "test_processes",
+        "test_quiet",
         "test_refusals",
         "test_stopping",
         but=(

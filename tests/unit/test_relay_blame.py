@@ -1,0 +1,170 @@
+"""Who is charged for what goes wrong: no message for a destination that is away, and whoever is at fault in the end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from outbox_core.dispatcher import Dispatcher
+from outbox_core.errors import BrokerUnavailable, PermanentError
+from outbox_core.message import Message
+from outbox_core.meta import DispatchedMessage
+from outbox_core.observer import BreakerClosed, BreakerOpened, Claimed, Failed
+from outbox_core.relay import Relay
+from outbox_core.stores.memory.store import MemoryStore
+from tests.unit.relaying import OTHER, QUICK, TABLE, Heard, eventually, put, rows
+
+pytestmark = pytest.mark.asyncio
+GOOD, BAD = "good.b.v1", "bad.b.v1"
+
+
+async def test_refusals_end_no_outage_and_put_nobody_under_suspicion() -> None:
+    """A message may be refused on the way to the broker, which says nothing of the broker."""
+    store, heard = MemoryStore(), Heard()
+
+    async def dispatch(message: DispatchedMessage) -> None:
+        raise PermanentError("too large") if message.meta.topic == BAD else BrokerUnavailable("refused")
+
+    await put(store, *(Message(GOOD, number) for number in range(3)))
+    relay = Relay(lambda: store, table=TABLE, dispatcher=dispatch, observers=[heard], max_attempts=5, **QUICK)
+    async with relay:
+        for number in range(12):
+            await put(store, Message(BAD, number))
+            await eventually(lambda n=number: sum(row.dead_at is not None for row in rows(store, BAD)) > n)
+    assert len(heard.of(BreakerOpened)) == 1
+    assert heard.of(BreakerClosed) == []
+    assert [(row.attempts, row.dead_at) for row in rows(store, GOOD)] == [(0, None)] * 3
+
+
+async def test_after_an_answered_probe_a_refusal_is_the_brokers_own() -> None:
+    store, heard = MemoryStore(), Heard()
+
+    class Back:
+        away = True
+
+        async def dispatch(self, message: DispatchedMessage, /) -> None:
+            if self.away:
+                raise BrokerUnavailable("refused")
+            raise PermanentError("no such topic")
+
+        async def probe(self) -> None:
+            self.away = False
+
+    await put(store, Message(GOOD, 1), Message(GOOD, 2))
+    async with Relay(lambda: store, table=TABLE, dispatcher=Back(), observers=[heard], **QUICK):
+        await eventually(lambda: all(row.dead_at is not None for row in rows(store)))
+    assert len(heard.of(BreakerClosed)) == 1
+
+
+async def test_a_trial_that_hangs_is_charged_to_nobody() -> None:
+    store, heard = MemoryStore(), Heard()
+    calls = 0
+
+    async def dispatch(_: DispatchedMessage) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise BrokerUnavailable("refused")
+        await asyncio.Event().wait()
+
+    await put(store, Message(GOOD, 1))
+    relay = Relay(lambda: store, table=TABLE, dispatcher=dispatch, observers=[heard], max_attempts=2, **QUICK)
+    async with relay:
+        await eventually(lambda: len(heard.of(Failed)) >= 4)
+        assert {event.charged for event in heard.of(Failed)} == {False}
+    assert [row.dead_at for row in rows(store)] == [None]
+
+
+async def test_what_fails_by_itself_is_no_sign_of_life() -> None:
+    """Otherwise silence would never add up to an outage, and the messages would pay for it."""
+    store, heard = MemoryStore(), Heard()
+
+    async def dispatch(message: DispatchedMessage) -> None:
+        if message.meta.topic == BAD:
+            raise ValueError("cannot be encoded")
+        await asyncio.Event().wait()
+
+    await put(store, Message(GOOD, 1), Message(GOOD, 2), *(Message(BAD, number) for number in range(5)))
+    relay = Relay(
+        lambda: store, table=TABLE, dispatcher=dispatch, observers=[heard], max_attempts=1000, **QUICK
+    )
+    async with relay:
+        await eventually(lambda: heard.of(BreakerOpened))
+        assert all(row.attempts <= 3 for row in rows(store, GOOD))
+
+
+async def test_a_suspect_comes_to_its_turn_while_another_table_is_busy() -> None:
+    store, arrived = MemoryStore(), asyncio.Event()
+
+    class Driven:
+        """One message drives it away; it is back at once."""
+
+        async def dispatch(self, message: DispatchedMessage, /) -> None:
+            if message.meta.topic == BAD:
+                raise BrokerUnavailable("dropped")
+            await asyncio.sleep(0.005 * (1 + message.meta.sequence % 3))
+            if str(message.meta.table) == str(TABLE):
+                arrived.set()
+
+        async def probe(self) -> None:
+            pass
+
+    await put(store, Message(BAD, 0))
+    relay = Relay(
+        lambda: store,
+        tables=[TABLE, OTHER],
+        dispatcher=Driven(),
+        concurrency=8,
+        max_attempts=5,
+        **QUICK | {"dispatch_timeout": 5.0},
+    )
+
+    async def keep_busy() -> None:
+        while True:
+            await put(store, *(Message(GOOD, number) for number in range(50)), table=OTHER)
+            await asyncio.sleep(0.02)
+
+    busy = asyncio.create_task(keep_busy())
+    try:
+        async with relay:
+            await eventually(lambda: rows(store, BAD)[0].dead_at is not None, 20.0)
+            await put(store, Message(GOOD, 1))
+            async with asyncio.timeout(5.0):
+                await arrived.wait()
+    finally:
+        busy.cancel()
+    assert rows(store, BAD)[0].attempts == 5
+
+
+async def test_keys_of_a_destination_that_is_away_are_not_claimed_again_and_again() -> None:
+    store, heard = MemoryStore(), Heard()
+
+    class Away:
+        away, probes = True, 0
+
+        async def dispatch(self, message: DispatchedMessage, /) -> None:
+            if self.away:
+                raise BrokerUnavailable("refused")
+
+        async def probe(self) -> None:
+            self.probes += 1
+            if self.away:
+                raise OSError("refused")
+
+    class Router:
+        first, second = Away(), Away()
+
+        async def dispatch(self, message: DispatchedMessage, /) -> None:
+            raise AssertionError("it routes")
+
+        def route(self, topic: str) -> Dispatcher:
+            return self.first if topic == BAD else self.second
+
+    router = Router()
+    await put(store, *(Message(BAD, number, key=f"k{number}") for number in range(50)))
+    async with Relay(lambda: store, table=TABLE, dispatcher=router, observers=[heard], **QUICK):
+        await eventually(lambda: router.first.probes >= 20)
+        assert sum(event.rows for event in heard.of(Claimed)) <= 50 + 1
+        router.first.away = False
+        await eventually(lambda: all(row.published_at is not None for row in rows(store)), 5.0)

@@ -1,0 +1,91 @@
+"""Trouble with the database: what is acknowledged is put on record when it is over, and a drain bears it, too."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from outbox_core.errors import PermissionDenied, SchemaMissing, StorageError, StorageUnavailable
+from outbox_core.message import Message
+from outbox_core.meta import DispatchedMessage
+from outbox_core.relay import Relay
+from outbox_core.store import Lease, Tick
+from outbox_core.stores.memory.store import MemoryStore
+from outbox_core.table import TableName
+from tests.unit.relaying import QUICK, TABLE, eventually, put, rows
+
+pytestmark = pytest.mark.asyncio
+
+
+class Troubled(MemoryStore):
+    """Fails so many times, with this error, to look or to put on record."""
+
+    def __init__(self, store: MemoryStore, error: StorageError, *, looks: int = 0, records: int = 0) -> None:
+        super().__init__(database=store.database)
+        self.error = error
+        self.looks, self.records = looks, records
+
+    async def tick(self, table: TableName) -> Tick:
+        if self.looks:
+            self.looks -= 1
+            raise self.error
+        return await super().tick(table)
+
+    async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
+        if self.records:
+            self.records -= 1
+            raise self.error
+        return await super().publish(table, leases, delete=delete)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StorageUnavailable("away"),
+        PermissionDenied(TABLE, "complete messages of", part="relay"),
+        SchemaMissing(TABLE),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_what_nobody_is_to_blame_for_is_tried_until_it_is_on_record(error: StorageError) -> None:
+    store, dispatched = MemoryStore(), 0
+    troubled = Troubled(store, error, records=3)
+
+    async def dispatch(_: DispatchedMessage) -> None:
+        nonlocal dispatched
+        dispatched += 1
+
+    await put(store, *(Message("a.b.v1", number) for number in range(3)))
+    async with Relay(lambda: troubled, table=TABLE, dispatcher=dispatch, max_attempts=1, **QUICK):
+        await eventually(lambda: all(row.published_at is not None for row in rows(store)))
+    assert dispatched == 3
+
+
+async def begun_by(store: MemoryStore, troubled: Troubled) -> int:
+    """Drain while dispatches take their time; how many messages were published."""
+    await put(store, *(Message("a.b.v1", number) for number in range(5)))
+
+    async def dispatch(_: DispatchedMessage) -> None:
+        await asyncio.sleep(0.1)
+
+    settings = {**QUICK, "dispatch_timeout": 5.0}
+    relay = Relay(
+        lambda: troubled, table=TABLE, dispatcher=dispatch, max_attempts=1, batch_size=2, **settings
+    )
+    return await relay.run_once()
+
+
+async def test_a_drain_bears_a_database_that_fails_now_and_then() -> None:
+    store = MemoryStore()
+    assert await begun_by(store, Troubled(store, StorageUnavailable("a deadlock"), looks=3)) == 5
+    assert [row.published_at is not None for row in rows(store)] == [True] * 5
+
+
+async def test_a_drain_of_a_database_that_only_fails_ends_with_its_error() -> None:
+    store = MemoryStore()
+    with pytest.raises(StorageUnavailable, match="a deadlock"):
+        async with asyncio.timeout(20.0):
+            await begun_by(store, Troubled(store, StorageUnavailable("a deadlock"), looks=1_000))
+    assert [row.attempts for row in rows(store)] == [0] * 5
