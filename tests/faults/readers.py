@@ -219,7 +219,7 @@ READERS: dict[str, Callable[[str, str, dict[int, int]], AbstractAsyncContextMana
 }
 
 
-async def read_all(broker: Broker, address: str, within: float = 180.0) -> list[Record]:
+async def read_all(broker: Broker, address: str, within: float) -> list[Record]:
     """Everything the broker has, in its order, repetitions included, by a consumer that begins only now."""
     found: list[Record] = []
     async with asyncio.timeout(within), READERS[broker](address, WHOLE, {}) as reader:

@@ -20,6 +20,8 @@ from tests.faults.trail import Step
 from tests.faults.world import EXIT_SECONDS, World, opened
 
 CATCH_UP_SECONDS = 45.0
+READING_SECONDS = 180.0
+"""For each of the readings at the end; and as long again as the run was, for it may have been hours."""
 RUN_SECONDS = 3600.0
 """How much longer than its plan says a run may take before it is given up."""
 _STATES = f"SELECT event_id, faults_state(published_at, dead_at, lock_token) AS state FROM {TABLE}"  # noqa: S608
@@ -136,19 +138,21 @@ async def _quiet_end(world: World, result: Result) -> None:
 
 
 async def _gather(world: World, result: Result) -> Evidence:
+    within = READING_SECONDS + world.plan.seconds
     async with world.admin() as admin:
         ledger = {
             str(row["event_id"]): Committed(row["key"], row["place"], row["poison"], row["content"])
-            for row in await admin.fetch("SELECT * FROM faults_ledger")
+            for row in await admin.fetch("SELECT * FROM faults_ledger", timeout=within)
         }
-        trail = [step_of(row) for row in await admin.fetch(TRAIL)]
+        trail = [step_of(row) for row in await admin.fetch(TRAIL, timeout=within)]
         # Of what was cleaned away, the trail has the end.
         states = {step.event_id: step.became for step in trail}
-        states |= {str(row["event_id"]): str(row["state"]) for row in await admin.fetch(_STATES)}
+        found = await admin.fetch(_STATES, timeout=within)
+        states |= {str(row["event_id"]): str(row["state"]) for row in found}
         result.problems += await roles.overreach(admin)
     stored = [
         Seen(record.event_id, record.content, record.partition)
-        for record in await readers.read_all(world.plan.broker, world.broker.address)
+        for record in await readers.read_all(world.plan.broker, world.broker.address, within)
     ]
     arrived = await _arrivals(world, {seen.event_id for seen in stored})
     result.late_writes_refused = len(world.events.since(0, "LeaseLost"))
@@ -172,7 +176,7 @@ def broken_by(result: Result) -> list[Broken]:
 
 async def _arrivals(world: World, stored: set[str]) -> dict[str, list[Seen]]:
     """What each consumer saw; all have a while to see everything that the broker stored."""
-    deadline = time.monotonic() + CATCH_UP_SECONDS
+    deadline = time.monotonic() + CATCH_UP_SECONDS + world.plan.seconds
     while True:
         arrived: dict[str, list[Seen]] = {consumer.base: [] for consumer in world.consumers}
         for line in world.arrivals.lines():

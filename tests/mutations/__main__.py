@@ -32,7 +32,7 @@ _TAIL_LINES = 40
 def main(arguments: argparse.Namespace) -> int:
     chosen = [each for each in MUTATIONS if not arguments.only or each.name in arguments.only]
     began, services = time.monotonic(), Services()
-    date, made_at = datetime.now(UTC), revision()
+    date, made_at = datetime.now(UTC), revision()  # of the copy, whatever becomes of the tree meanwhile
     try:
         with copied() as tree:
             for mutation in chosen:
@@ -52,7 +52,7 @@ def main(arguments: argparse.Namespace) -> int:
     _tell(f"\n{page.markdown(verdicts) if arguments.markdown else page.table(verdicts)}")
     _tell(f"\n{caught} of {len(verdicts)} mutations caught, {seconds:.0f} s")
     if arguments.json:
-        found = page.figures(verdicts, seconds, made_at.until(revision()), date)
+        found = page.figures(verdicts, seconds, made_at, date)
         arguments.json.write_text(json.dumps(found, indent=2) + "\n")
     return 0 if caught == len(verdicts) else 1
 
