@@ -24,11 +24,19 @@ async def ended_within(task: asyncio.Task[Any], seconds: float, what: str) -> bo
         return task.done()
     finally:
         if not task.done():
-            task.cancel()
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait({task}, timeout=OVERTIME_SECONDS)
+            await _cut_off(task, what)
+
+
+async def _cut_off(task: asyncio.Task[Any], what: str) -> None:
+    task.cancel()
+    try:
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait({task}, timeout=OVERTIME_SECONDS)
+    finally:
         if not task.done():
             _leave_behind(task, what)
+        elif not task.cancelled():
+            task.exception()  # looked at: what it says after its time is over interests nobody
 
 
 def failed(task: asyncio.Task[Any]) -> bool:

@@ -31,6 +31,7 @@ class Breaker:
         self.state = BreakerState.CLOSED
         self.retry_at = 0.0
         self.opened_at = 0.0
+        self.half_opened_at = 0.0
         self._backoff = backoff
         self._patience = patience
         self._openings = 0
@@ -91,14 +92,16 @@ class Breaker:
         self._openings += 1
         self.retry_at = now + self._backoff.delay(self._openings)
 
-    def half_open(self, *, answered: bool) -> None:
+    def half_open(self, now: float, *, answered: bool) -> None:
         """One message may go ahead: the broker has ``answered`` a probe, or there is no other way to find out.
 
         Without an answer nobody can be suspected yet: the broker may have been away all the time."""
         if self.state is BreakerState.OPEN:
             if answered:
                 self._confirm_suspicions()
+                self._timeouts = 0
             self._probed = answered
+            self.half_opened_at = now
             self.state = BreakerState.HALF_OPEN
 
     def is_suspect(self, row_id: UUID) -> bool:

@@ -38,6 +38,7 @@ GROWTH: Final = 10
 _AHEAD: Final = 3
 """Claims' worth of rows that may be in hand when the next is sent: one is being dispatched, the others recorded."""
 _LOOK_SECONDS: Final = 0.25
+_LEAST_PAUSE_SECONDS: Final = 0.02
 _REVIEWED_KEYS: Final = 500
 _LAST_SEQUENCE: Final = 2**63 - 1
 
@@ -127,7 +128,7 @@ class Claimer:
 
     async def bear(self, error: StorageError, failures: int) -> None:
         """Wait a while after a round that failed, as so many before it, and then look at everything anew."""
-        delay = min(self._backoff.delay(failures), 2.0)
+        delay = min(max(self._backoff.delay(failures), _LEAST_PAUSE_SECONDS), 2.0)
         self._observe(Reconnecting(self._table, str(error), delay))
         self._next_look = 0.0
         await anyio.sleep(delay)
@@ -165,7 +166,7 @@ class Claimer:
         if self._hand.has_room(0 if self._cautious else ahead):
             return True
         self._passed_over = stuck = [] if self._cautious else self._leaves.stuck(clock.now())
-        return bool(stuck) and self._hand.has_room(ahead + self._waiting_for(stuck))
+        return bool(stuck) and self._hand.has_room(ahead + self._waiting_for(stuck), shares=2)
 
     async def _read(self) -> bool:
         began = clock.now()

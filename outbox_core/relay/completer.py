@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 _logger: Final = logging.getLogger("outbox_core.relay")
 _OF_ALL_ROWS: Final = (StorageUnavailable, StorageTimeout, PermissionDenied, SchemaMissing)
 """What no row is to blame for, and somebody will mend: a right taken away by mistake, too, is given back."""
+_FOR_A_WHILE: Final = (StorageUnavailable, StorageTimeout)
+_MIN_WAIT_SECONDS: Final = 0.02
 _MAX_WAIT_SECONDS: Final = 2.0
 """Leases run out meanwhile, so a database that is back is noticed soon, however long it was away."""
 
@@ -94,6 +97,8 @@ class Completer:
         self._batch = _Batch()
         self._added = anyio.Event()
         self._ended = False
+        self.most_failures = inf
+        """After so many tries in a row an error that does not go away by itself ends the relay: a drain cannot wait."""
 
     def publish(self, row: Row, seconds: float) -> None:
         """The broker has acknowledged the row, so many seconds after it was handed to the dispatcher."""
@@ -141,7 +146,9 @@ class Completer:
             except _OF_ALL_ROWS as error:
                 failures += 1
                 batch.unsure = True
-                delay = min(self._backoff.delay(failures), _MAX_WAIT_SECONDS)
+                if failures >= self.most_failures and not isinstance(error, _FOR_A_WHILE):
+                    raise
+                delay = min(max(self._backoff.delay(failures), _MIN_WAIT_SECONDS), _MAX_WAIT_SECONDS)
                 self._observe(Reconnecting(self._table, str(error), delay))
                 await anyio.sleep(delay)
             except StorageError as error:

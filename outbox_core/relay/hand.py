@@ -67,8 +67,9 @@ class Hand:
             else:
                 del self._leases[token]
 
-    def has_room(self, max_rows: int) -> bool:
-        return self.rows <= max_rows and self.bytes < self._max_bytes
+    def has_room(self, max_rows: int, *, shares: int = 1) -> bool:
+        """Whether there are no more rows than these in it, and less than so many times the bytes that it may have."""
+        return self.rows <= max_rows and self.bytes < shares * self._max_bytes
 
     async def wait_for_change(self, at_most: float) -> bool:
         """Wait until a row left the hand; false when none did in so many seconds."""

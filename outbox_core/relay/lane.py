@@ -125,6 +125,7 @@ class Lane:
         fails.
         """
         confirmed = False
+        self._completer.most_failures = _MOST_FAILURES
         while True:
             if not self._leads:
                 if not patient and self.leader.refused:

@@ -53,6 +53,7 @@ class Leaf:
         self.topics: set[str] = set()
         self._changed = changed
         self._opened = anyio.Event()
+        self._probing: asyncio.Task[None] | None = None
         self._alone: Row | None = None
         """The suspect that is with the dispatcher, or waits for all others to be gone."""
         self._waiting: dict[Callable[[], None], None] = {}
@@ -87,9 +88,10 @@ class Leaf:
     def ended(self, row: Row) -> None:
         """A row is no longer with the dispatcher."""
         self.in_flight.pop(row, None)
-        if self._alone is row:
+        was_alone = self._alone is row
+        if was_alone:
             self._alone = None
-        if self._waiting and not self.in_flight:
+        if self._waiting and (was_alone or not self.in_flight):
             waiting, self._waiting = self._waiting, {}
             for poke in waiting:
                 poke()
@@ -100,12 +102,14 @@ class Leaf:
             self.ended(row)
 
     def when_free(self, poke: Callable[[], None]) -> None:
-        """Call back, once, when nothing is in flight: the rows of several tables may wait for their turn here."""
+        """Call back, once, when nothing is in flight, or nobody has to be alone any more: the rows of several tables
+        may wait for their turn here."""
         self._waiting[poke] = None
 
     def keeps_waiting(self, poke: Callable[[], None]) -> bool:
         """Whether `when_free` will call back."""
-        return poke in self._waiting and (bool(self.in_flight) or self._alone is not None)
+        trying = bool(self.in_flight) and self.breaker.state is BreakerState.HALF_OPEN
+        return poke in self._waiting and (trying or self._alone is not None)
 
     def open(self, now: float, more: frozenset[UUID]) -> bool:
         """The destination is away. True when that is news."""
@@ -132,7 +136,9 @@ class Leaf:
         """Ask for a sign of life; true without asking when the dispatcher cannot ask."""
         if not isinstance(self.dispatcher, Probing):
             return True
-        task = asyncio.create_task(_asked(self.dispatcher), name=f"outbox-probe-{self.name}")
+        if self._probing is not None and not self._probing.done():
+            return False  # the last one was left behind: there is no need for another
+        task = self._probing = asyncio.create_task(_asked(self.dispatcher), name=f"outbox-probe-{self.name}")
         return await ended_within(task, timeout, f"the probe of {self.name}") and not failed(task)
 
     @property
@@ -147,7 +153,7 @@ class Leaf:
             while self.is_open:
                 await anyio.sleep(max(self.breaker.retry_at - clock.now(), 0.01))
                 if await self.probe(probe_timeout):
-                    self.breaker.half_open(answered=self.probes)
+                    self.breaker.half_open(clock.now(), answered=self.probes)
                     self._changed(self)
                 else:
                     self.breaker.probe_failed(clock.now())

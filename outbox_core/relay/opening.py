@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from outbox_core.errors import DispatchTimeout
+from outbox_core.errors import DispatchTimeout, RelayFailed
 from outbox_core.relay.bounded import OVERTIME_SECONDS, ended_within
 
 if TYPE_CHECKING:
@@ -22,16 +22,20 @@ _LEAST_SECONDS: Final = 0.1
 
 @asynccontextmanager
 async def opened(
-    dispatcher: Managed, start_seconds: float, seconds_to_close: Callable[[], float]
+    dispatcher: Managed,
+    start_seconds: float,
+    seconds_to_close: Callable[[], float],
+    cancelled: Callable[[], None],
+    crashed: Callable[[BaseException], None],
 ) -> AsyncGenerator[None]:
     """Enter the dispatcher, and leave it whatever happens; leaving is cut off when its time is over.
 
     Both happen in one task, as task groups of its own demand, and not in the relay's, which it must not be able to
-    keep.
+    keep. While it is open, ``cancelled`` is called when somebody cancels that task, and ``crashed`` when it ends.
     """
-    keeper = _Keeper(dispatcher)
-    await keeper.enter(start_seconds)
+    keeper = _Keeper(dispatcher, cancelled, crashed)
     try:
+        await keeper.enter(start_seconds)
         yield
     finally:
         with anyio.CancelScope(shield=True):
@@ -41,42 +45,54 @@ async def opened(
 class _Keeper:
     """Has a dispatcher open until it is told to close it."""
 
-    def __init__(self, dispatcher: Managed) -> None:
+    def __init__(
+        self, dispatcher: Managed, cancelled: Callable[[], None], crashed: Callable[[BaseException], None]
+    ) -> None:
         self._dispatcher = dispatcher
+        self._cancelled = cancelled
+        self._crashed = crashed
         self._entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._leaving = asyncio.Event()
         self._task = asyncio.create_task(self._keep(), name="outbox-dispatcher")
+        self._task.add_done_callback(self._ended)
 
     async def enter(self, seconds: float) -> None:
-        """Wait until it is open. Raises what its opening raises, and `DispatchTimeout`."""
-        try:
-            await asyncio.wait(
-                {self._task, self._entered}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-            )
-        finally:
-            if not self._entered.done():
-                await self._end(0.0, "the opening of the dispatcher")
-        if not self._entered.done():
-            if self._task.done() and not self._task.cancelled():
-                self._task.result()
-            raise DispatchTimeout(f"the dispatcher did not start within {seconds:g} s")
+        """Wait until it is open. Raises what its opening raises, and `DispatchTimeout`; then it has to be left, too."""
+        await asyncio.wait({self._task, self._entered}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if self._entered.done():
+            return
+        self._leaving.set()  # what comes later comes too late
+        if self._task.done() and not self._task.cancelled():
+            self._task.result()
+        raise DispatchTimeout(f"the dispatcher did not start within {seconds:g} s")
 
     async def leave(self, seconds: float) -> None:
         """Close it, or leave it behind when its time is over. Raises what its closing raises."""
-        await self._end(seconds, "the closing of the dispatcher")
-        if self._task.done() and not self._task.cancelled():
-            self._task.result()
-
-    async def _end(self, seconds: float, what: str) -> None:
         self._leaving.set()
-        await ended_within(self._task, seconds, what)
+        if not self._entered.done():
+            await ended_within(self._task, 0.0, "the opening of the dispatcher")
+            return
+        if await ended_within(self._task, seconds, "the closing of the dispatcher") and not (
+            self._task.cancelled()
+        ):
+            self._task.result()
 
     async def _keep(self) -> None:
         async with self._dispatcher:
-            self._entered.set_result(None)
-            while not self._leaving.is_set():
-                try:
-                    await self._leaving.wait()
-                except asyncio.CancelledError:
-                    # The end of an event loop cancels all tasks. The relay stops in order then, and says when.
-                    cast("asyncio.Task[None]", asyncio.current_task()).uncancel()
+            if not self._leaving.is_set():
+                self._entered.set_result(None)
+                await self._until_leaving()
+
+    async def _until_leaving(self) -> None:
+        try:
+            await self._leaving.wait()
+        except asyncio.CancelledError:
+            # The end of an event loop cancels all tasks, and a task group of the dispatcher's own the one it is in.
+            # The relay stops in order, then, and says when to leave; to cancel again is to insist.
+            self._cancelled()
+            await self._leaving.wait()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if self._entered.done() and not self._leaving.is_set():
+            self._crashed(error or RelayFailed("the dispatcher was closed by somebody else"))

@@ -195,7 +195,10 @@ class Run:
             raise StorageTimeout("the database did not let the relay start in time") from None
         if isinstance(self._dispatcher, Managed):
             start_seconds = max(self._settings.dispatch_timeout, OPENING_SECONDS)
-            await stack.enter_async_context(opened(self._dispatcher, start_seconds, self._seconds_to_close))
+            stop = partial(self.request_stop, _CANCELLED_GRACE)
+            await stack.enter_async_context(
+                opened(self._dispatcher, start_seconds, self._seconds_to_close, stop, self._crashed)
+            )
 
     def _seconds_to_close(self) -> float:
         return min(self._deadline - clock.now(), 5.0) + _CLOSING_SECONDS

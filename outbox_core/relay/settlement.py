@@ -44,6 +44,7 @@ class _TimedOut:
     row: Row
     error: BaseException
     seconds: float
+    began: float
 
 
 class Settlement:
@@ -82,7 +83,7 @@ class Settlement:
         elif isinstance(outcome, DispatchInterrupted):
             self._put_off(row, outcome, seconds)
         elif isinstance(outcome, DispatchTimeout):
-            self._timed_out.append(_TimedOut(leaf, row, outcome, seconds))
+            self._timed_out.append(_TimedOut(leaf, row, outcome, seconds, now - seconds))
             self._timeouts.set()
         elif isinstance(outcome, BrokerUnavailable) and not leaf.breaker.is_suspect(row.id):
             self._outage(leaf, [(row, seconds)], outcome)
@@ -129,25 +130,40 @@ class Settlement:
             return
         now = clock.now()
         since = now - max(case.seconds for case in cases)
-        if leaf.breaker.state is BreakerState.CLOSED:
-            # The verdict of the last one: all of them add up, whichever was first.
-            away = [leaf.breaker.timed_out(now, since) for _ in cases][-1]
-        else:
-            away = True  # as it was: whoever goes ahead to see has not found it back
+        if leaf.breaker.state is not BreakerState.CLOSED:
+            self._settle_while_away(leaf, cases)
+            return
+        # The verdict of the last one: all of them add up, whichever was first.
+        away = [leaf.breaker.timed_out(now, since) for _ in cases][-1]
         if not away and leaf.probes:
             away = not await leaf.probe(min(_LOOK_SECONDS, self._settings.dispatch_timeout))
             if not away:
                 leaf.breaker.answered()
-        # Only now, so that a stop in the middle of the probe still finds them.
+        if away:
+            self._settle_while_away(leaf, cases)
+            return
+        for case in self._taken(cases):
+            self._put_off(case.row, case.error, case.seconds)
+
+    def _taken(self, cases: Sequence[_TimedOut]) -> Sequence[_TimedOut]:
+        """They are examined. Not before, so that a stop in the middle of a probe still finds them."""
         examined = set(map(id, cases))
         self._timed_out = [case for case in self._timed_out if id(case) not in examined]
-        accused = [case for case in cases if leaf.breaker.is_suspect(case.row.id)]
-        others = [case for case in cases if case not in accused]
-        for case in accused if away else cases:
-            self._put_off(case.row, case.error, case.seconds)
-        if away and others:
-            rows = [(case.row, case.seconds) for case in others]
-            self._outage(leaf, rows, others[0].error)
+        return cases
+
+    def _settle_while_away(self, leaf: Leaf, cases: Sequence[_TimedOut]) -> None:
+        """Suspects pay, the others do not. In the half-open state only who went ahead to see has seen something."""
+        breaker = leaf.breaker
+        trying, outage = breaker.state is BreakerState.HALF_OPEN, list[_TimedOut]()
+        for case in self._taken(cases):
+            if breaker.is_suspect(case.row.id):
+                self._put_off(case.row, case.error, case.seconds)
+            elif trying and case.began < breaker.half_opened_at:
+                self._wait(case.row, case.error, self._backoff.delay(1), case.seconds, refund=True)
+            else:
+                outage.append(case)
+        if outage:
+            self._outage(leaf, [(case.row, case.seconds) for case in outage], outage[0].error)
 
     def settle_timeouts_now(self) -> None:
         """The relay stops: whatever is still to be examined is put off as it is."""

@@ -10,6 +10,9 @@ import pytest
 
 from outbox_core.errors import ConfigError, StorageUnavailable
 from outbox_core.stores.postgres.connecting import address, flaw, obstacle, refusal
+from outbox_core.stores.postgres.sessions import Sessions
+from outbox_core.stores.postgres.sql import query
+from outbox_core.table import TableName
 
 
 @pytest.mark.parametrize(
@@ -109,3 +112,23 @@ def test_what_never_will_be_is_told_from_what_may_be_later() -> None:
     assert isinstance(refusal(OverflowError("port must be 0-65535"), ""), ConfigError)
     assert isinstance(refusal(TimeoutError(), " at db:5432/shop"), StorageUnavailable)
     assert "at db:5432/shop: no answer" in str(refusal(TimeoutError(), " at db:5432/shop"))
+
+
+def test_a_relay_s_sessions_keep_their_name() -> None:
+    """A frozen one is found by it."""
+    with pytest.raises(
+        ConfigError, match=r"application_name among its server_settings.*'outbox:shop\.orders_outbox'"
+    ):
+        Sessions(
+            "postgresql://db/shop",
+            name="outbox:shop.orders_outbox",
+            size=1,
+            timeout=1.0,
+            connect={"server_settings": {"application_name": "mine"}},
+        )
+
+
+@pytest.mark.parametrize("statement", ["claim", "follow"])
+def test_a_statement_names_its_table_where_the_server_s_view_of_it_is_not_cut_off(statement: str) -> None:
+    table = TableName("s" * 63, "t" * 48)
+    assert table.quoted in query(statement, table).encode()[:1000].decode()

@@ -168,3 +168,62 @@ async def test_keys_of_a_destination_that_is_away_are_not_claimed_again_and_agai
         assert sum(event.rows for event in heard.of(Claimed)) <= 50 + 1
         router.first.away = False
         await eventually(lambda: all(row.published_at is not None for row in rows(store)), 5.0)
+
+
+async def test_whoever_was_on_the_way_before_an_outage_proves_nothing_when_it_times_out() -> None:
+    """Answers that went with a connection: the broker is back, and those that waited for them are not to blame."""
+    store, heard = MemoryStore(), Heard()
+
+    class Dropped:
+        lost = True
+
+        async def dispatch(self, message: DispatchedMessage, /) -> None:
+            if message.meta.topic == BAD and self.lost:
+                self.lost = False
+                raise BrokerUnavailable("dropped")
+            if self.lost:
+                await asyncio.Event().wait()
+
+        async def probe(self) -> None:
+            pass
+
+    settings = QUICK | {"dispatch_timeout": 1.0}
+    async with Relay(
+        lambda: store, table=TABLE, dispatcher=Dropped(), observers=[heard], max_attempts=50, **settings
+    ):
+        for number in range(6):
+            await put(store, Message(GOOD, number))
+            await asyncio.sleep(0.1)
+        await put(store, Message(BAD, 0))
+        await eventually(lambda: all(row.published_at is not None for row in rows(store)))
+    assert len(heard.of(BreakerOpened)) == 1
+    # Only one that timed out after all was well again may have been taken for a failure of its own.
+    assert sum(event.charged for event in heard.of(Failed)) <= 2
+
+
+async def test_after_an_outage_by_silence_the_count_begins_anew() -> None:
+    store, heard = MemoryStore(), Heard()
+
+    class Silent:
+        silent = True
+
+        async def dispatch(self, message: DispatchedMessage, /) -> None:
+            if self.silent or message.json() == "hangs":
+                await asyncio.Event().wait()
+            raise PermanentError("no such topic")
+
+        async def probe(self) -> None:
+            if self.silent:
+                raise OSError("silent")
+
+    silent = Silent()
+    await put(store, *(Message(GOOD, number) for number in range(4)))
+    relay = Relay(lambda: store, table=TABLE, dispatcher=silent, observers=[heard], **QUICK)
+    async with relay:
+        await eventually(lambda: heard.of(BreakerOpened))
+        silent.silent = False
+        await eventually(lambda: heard.of(BreakerClosed) and all(row.dead_at for row in rows(store)))
+        before = len(heard.of(BreakerOpened))
+        await put(store, Message(GOOD, "hangs"))
+        await eventually(lambda: any(event.charged for event in heard.of(Failed)))
+        assert len(heard.of(BreakerOpened)) == before

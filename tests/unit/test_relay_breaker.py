@@ -50,11 +50,11 @@ def test_an_outage_is_news_once_and_ends_with_an_acknowledgement() -> None:
     assert subject.open(10.0, ())
     assert subject.state == BreakerState.OPEN.value
     assert not subject.open(10.5, ())
-    subject.half_open(answered=True)
+    subject.half_open(0.0, answered=True)
     assert subject.state == BreakerState.HALF_OPEN.value
     assert not subject.open(12.0, ())
     assert subject.opened_at == 10.0
-    subject.half_open(answered=True)
+    subject.half_open(0.0, answered=True)
     assert subject.acknowledged(20.0)
     assert subject.state == BreakerState.CLOSED.value
     assert not subject.acknowledged(21.0)
@@ -69,7 +69,7 @@ def test_tries_are_further_and_further_apart() -> None:
         subject.probe_failed(100.0)
         waits.append(subject.retry_at - 100.0)
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60]
-    subject.half_open(answered=True)
+    subject.half_open(0.0, answered=True)
     subject.acknowledged(200.0)
     subject.open(300.0, ())
     assert subject.retry_at == 301.0
@@ -80,7 +80,7 @@ def test_a_row_at_three_openings_after_which_the_broker_answered_is_suspected() 
     for opening in range(3):
         assert not subject.is_suspect(POISON), opening
         subject.open(opening, {POISON})
-        subject.half_open(answered=True)
+        subject.half_open(0.0, answered=True)
     assert subject.is_suspect(POISON)
     assert not subject.is_suspect(OTHER)
     assert subject.suspects
@@ -94,7 +94,7 @@ def test_nobody_is_suspected_of_an_outage_that_lasts() -> None:
     subject.open(0.0, {OTHER})
     for now in range(50):
         subject.probe_failed(now)
-        subject.half_open(answered=False)
+        subject.half_open(0.0, answered=False)
         subject.open(now, {OTHER})
     assert not subject.is_suspect(OTHER)
 
@@ -124,5 +124,5 @@ def test_whatever_happens_the_next_try_is_ahead_and_an_acknowledgement_closes(ev
             assert now < subject.retry_at <= now + 60
         elif event in ("half open", "unanswered"):
             was = subject.state
-            subject.half_open(answered=event == "half open")
+            subject.half_open(0.0, answered=event == "half open")
             assert (subject.state is BreakerState.HALF_OPEN) == (was is not BreakerState.CLOSED)

@@ -89,3 +89,11 @@ async def test_a_drain_of_a_database_that_only_fails_ends_with_its_error() -> No
         async with asyncio.timeout(20.0):
             await begun_by(store, Troubled(store, StorageUnavailable("a deadlock"), looks=1_000))
     assert [row.attempts for row in rows(store)] == [0] * 5
+
+
+async def test_a_drain_that_may_not_record_ends_with_that_error() -> None:
+    store = MemoryStore()
+    denied = PermissionDenied(TABLE, "complete messages of", part="relay")
+    with pytest.raises(PermissionDenied):
+        async with asyncio.timeout(20.0):
+            await begun_by(store, Troubled(store, denied, records=1_000))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any
 
+import anyio
 import pytest
 
 from outbox_core.errors import BrokerUnavailable, DispatchTimeout
@@ -86,49 +89,148 @@ async def test_a_dispatcher_that_does_not_open_is_an_error_in_its_time(
     assert "the opening of the dispatcher ignored its cancellation" in caplog.text
 
 
+class Managed:
+    """Notes in which tasks it is opened and closed."""
+
+    def __init__(self) -> None:
+        self.tasks: list[asyncio.Task[object] | None] = []
+
+    async def dispatch(self, message: DispatchedMessage, /) -> None:
+        pass
+
+    async def __aenter__(self) -> Managed:
+        self.tasks.append(asyncio.current_task())
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.tasks.append(asyncio.current_task())
+
+
+class Told:
+    """What a relay would be told of its dispatcher."""
+
+    def __init__(self) -> None:
+        self.cancelled = 0
+        self.crashes: list[BaseException] = []
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+    def opened(self, dispatcher: Managed, seconds: float = 1.0) -> AbstractAsyncContextManager[None]:
+        return opening.opened(dispatcher, seconds, lambda: 1.0, self.cancel, self.crashes.append)
+
+
 async def test_it_is_opened_and_closed_in_one_task_and_what_is_raised_comes_through() -> None:
-    tasks: list[asyncio.Task[object] | None] = []
-
-    class Fussy:
-        async def dispatch(self, message: DispatchedMessage, /) -> None:
-            pass
-
-        async def __aenter__(self) -> Fussy:
-            tasks.append(asyncio.current_task())
-            return self
-
+    class Fussy(Managed):
         async def __aexit__(self, *error: object) -> None:
-            tasks.append(asyncio.current_task())
+            await super().__aexit__(*error)
             raise OSError("cannot be closed")
 
-    async def use() -> None:
-        async with opening.opened(Fussy(), 1.0, lambda: 1.0):
-            pass
-
+    fussy = Fussy()
     with pytest.raises(OSError, match="cannot be closed"):
-        await use()
-    assert len(tasks) == 2
-    assert tasks[0] is tasks[1]
+        async with Told().opened(fussy):
+            pass
+    assert len(fussy.tasks) == 2
+    assert fussy.tasks[0] is fussy.tasks[1]
 
 
 async def test_the_end_of_the_event_loop_does_not_close_it_before_the_relay_does() -> None:
-    """All tasks are cancelled at once then, that of the dispatcher too."""
-    closed = asyncio.Event()
-
-    class Managed:
-        async def dispatch(self, message: DispatchedMessage, /) -> None:
-            pass
-
-        async def __aenter__(self) -> Managed:
-            return self
-
-        async def __aexit__(self, *error: object) -> None:
-            closed.set()
-
-    async with opening.opened(Managed(), 1.0, lambda: 1.0):
+    """All tasks are cancelled at once then, the dispatcher's too: the relay is told, and closes it in its time."""
+    managed, told = Managed(), Told()
+    async with told.opened(managed):
         (keeper,) = [task for task in asyncio.all_tasks() if task.get_name() == "outbox-dispatcher"]
         keeper.cancel()
         done, _ = await asyncio.wait({keeper}, timeout=0.05)
         assert not done
-        assert not closed.is_set()
-    assert closed.is_set()
+        assert (told.cancelled, len(managed.tasks)) == (1, 1)
+    assert (told.crashes, len(managed.tasks)) == ([], 2)
+
+
+async def test_who_cancels_it_again_closes_it_and_that_is_a_crash() -> None:
+    managed, told = Managed(), Told()
+    async with told.opened(managed):
+        (keeper,) = [task for task in asyncio.all_tasks() if task.get_name() == "outbox-dispatcher"]
+        for _ in range(2):
+            keeper.cancel()
+            await asyncio.wait({keeper}, timeout=0.05)
+        assert keeper.done()
+        assert [str(error) for error in told.crashes] == ["the dispatcher was closed by somebody else"]
+
+
+@pytest.mark.parametrize("group", ["anyio", "asyncio"])
+async def test_a_dispatcher_whose_own_task_dies_ends_the_relay_with_its_error(group: str) -> None:
+    async def reader() -> None:
+        await asyncio.sleep(0.05)
+        raise OSError("the connection's reader died")
+
+    class Reading(Managed):
+        async def __aenter__(self) -> Managed:
+            if group == "anyio":
+                self.tasks_of_its_own = await anyio.create_task_group().__aenter__()
+                self.tasks_of_its_own.start_soon(reader)
+            else:
+                self.tasks_of_its_own = await asyncio.TaskGroup().__aenter__()
+                self.tasks_of_its_own.create_task(reader())
+            return self
+
+        async def __aexit__(self, *error: object) -> None:
+            await self.tasks_of_its_own.__aexit__(*error)
+
+        tasks_of_its_own: Any
+
+    relay = Relay(MemoryStore, table=TABLE, dispatcher=Reading(), **QUICK)
+    async with asyncio.timeout(5.0):
+        with pytest.raises(OSError, match="reader died"):
+            await relay.run(signals=False)
+    assert relay.state == "stopped"
+
+
+async def test_a_stop_in_the_moment_the_opening_ends_leaves_nothing_open() -> None:
+    class Slow(Managed):
+        async def __aenter__(self) -> Managed:
+            await asyncio.sleep(0.05)
+            assert relay._run is not None
+            asyncio.get_running_loop().call_soon(relay._run.request_stop, 0.5)  # as a signal's handler would
+            return await super().__aenter__()
+
+    slow = Slow()
+    relay = Relay(MemoryStore, table=TABLE, dispatcher=slow, **QUICK)
+    async with asyncio.timeout(5.0):
+        await relay.run(signals=False)
+    assert len(slow.tasks) == 2
+    assert [task for task in asyncio.all_tasks() if task.get_name() == "outbox-dispatcher"] == []
+
+
+async def test_what_opens_after_its_time_is_closed_and_not_used() -> None:
+    class Late(Managed):
+        async def __aenter__(self) -> Managed:
+            with suppress(asyncio.CancelledError):  # as if a broker that is away were no error
+                await asyncio.sleep(10.0)
+            return await super().__aenter__()
+
+    late = Late()
+    with pytest.raises(DispatchTimeout, match=r"did not start within 0\.1 s"):
+        async with Told().opened(late, 0.1):
+            raise AssertionError("it is not open")
+    assert len(late.tasks) == 2
+
+
+async def test_deaf_probes_do_not_pile_up(caplog: pytest.LogCaptureFixture) -> None:
+    store, deaf = MemoryStore(), Deaf("probe")
+    probes = 0
+
+    async def counted() -> None:
+        nonlocal probes
+        probes += 1
+        await Deaf.probe(deaf)
+
+    deaf.probe = counted  # type: ignore[method-assign]
+    await put(store, Message("a.b.v1", 1))
+    try:
+        async with Relay(lambda: store, table=TABLE, dispatcher=deaf, **QUICK):
+            await deaf.reached.wait()
+            await eventually(lambda: "left behind" in caplog.text)
+            await asyncio.sleep(0.5)  # ten times as long as it waits between two tries
+        assert probes == 1
+    finally:
+        deaf.let_go.set()

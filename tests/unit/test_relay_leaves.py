@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+from uuid import uuid4
+
 from outbox_core.dispatcher import Dispatcher
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay.backoff import Backoff
@@ -37,3 +40,27 @@ def test_a_topic_is_routed_once_and_topics_without_end_are_forgotten() -> None:
     known = leaves.of("a.1").topics | leaves.of("a.2").topics
     assert 0 < len(known) <= MOST_TOPICS + 2
     assert leaves.of("orders.1") is leaves.of("a.1")
+
+
+class Some:
+    """All that a destination knows of a row."""
+
+    def __init__(self) -> None:
+        self.id = uuid4()
+
+
+def test_others_are_told_when_nobody_has_to_be_alone_any_more() -> None:
+    leaf: Any = Leaves(Nobody(), Backoff(1.0, 60.0, 0.0, lambda: 0.0), 30.0).of("a")
+    suspect, before, after = Some(), Some(), Some()
+    for _ in range(3):
+        leaf.breaker.open(0.0, {suspect.id})
+        leaf.breaker.half_open(0.0, answered=True)
+        leaf.breaker.acknowledged(0.0)
+    told: list[str] = []
+    assert leaf.starts(before, 1.0)
+    assert not leaf.starts(suspect, 1.0)
+    assert not leaf.starts(after, 1.0), "it has to be alone first"
+    leaf.when_free(lambda: told.append("free"))
+    leaf.let_go([suspect])
+    assert told == ["free"]
+    assert leaf.starts(after, 1.0)

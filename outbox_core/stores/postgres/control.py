@@ -14,7 +14,7 @@ import asyncpg
 
 from outbox_core.errors import InvalidTableName, StorageUnavailable
 from outbox_core.stores.postgres.advisory import lock_key
-from outbox_core.stores.postgres.sessions import BROKEN, Sessions, close, summary
+from outbox_core.stores.postgres.sessions import BROKEN, Sessions, close, is_sound_after, summary
 from outbox_core.stores.postgres.shield import shielded
 from outbox_core.stores.postgres.sql import query
 from outbox_core.table import TableName
@@ -74,7 +74,9 @@ class Control:
                 connection = await self._open()
                 return await connection.fetch(statement, *parameters, timeout=self._timeout)
             except BaseException as error:
-                self._drop()
+                # What is wrong with one table is no reason to give up the locks of the others.
+                if not (isinstance(error, asyncpg.PostgresError) and is_sound_after(error)):
+                    self._drop()
                 if isinstance(error, BROKEN):
                     raise StorageUnavailable(f"the control session failed: {summary(error)}") from error
                 raise

@@ -44,6 +44,14 @@ BROKEN: Final = (
 )
 """What the driver raises when a session, or a statement on it, fails."""
 
+_OF_THE_SERVER: Final = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.ReadOnlySQLTransactionError,
+)
+"""Of a server that goes, or is the wrong one: other sessions to it are of no more use than the one that learned it."""
 _CLOSE_SECONDS: Final = 2.0
 _NETWORK_SLACK_SECONDS: Final = 1.0
 
@@ -70,6 +78,11 @@ class Sessions:
             "idle_in_transaction_session_timeout": milliseconds,
         }
         self._connect = dict(connect or {})
+        if "application_name" in self._connect.get("server_settings", {}):
+            raise ConfigError(
+                "connect cannot have an application_name among its server_settings: a relay's sessions are found by"
+                f" theirs, {name!r}, when one of them is frozen; leave it out"
+            )
         # Without a pause where one is free: a relay's next claim is to be sent before it turns to the rows of the last.
         self._permits = anyio.Semaphore(size, fast_acquire=True)
         self._idle: list[Connection] = []
@@ -154,11 +167,15 @@ class Sessions:
             rows = await self._execute(connection, statement, parameters)
             sound = True
         except asyncpg.PostgresError as error:
-            sound = not isinstance(error, asyncpg.PostgresConnectionError | asyncpg.OperatorInterventionError)
+            sound = is_sound_after(error)
+            if isinstance(error, _OF_THE_SERVER):
+                self._end_idle()
             raise
         except TimeoutError as error:
+            self._end_idle()
             raise StorageTimeout(f"a statement was not answered within {self._timeout:g} s") from error
         except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+            self._end_idle()
             raise StorageUnavailable(f"the database connection was lost: {type(error).__name__}") from error
         finally:
             if sound and not connection.is_closed() and not self._closed:
@@ -178,6 +195,12 @@ class Sessions:
                 _set_all("SET LOCAL", self._planner | self._bounds), timeout=self._timeout
             )
             return await connection.fetch(statement, *parameters, timeout=self._timeout)
+
+    def _end_idle(self) -> None:
+        """They are to the same server, which is gone: each would be found out only when its own time is over."""
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.terminate()
 
     def _take(self) -> Connection | None:
         while self._idle:
@@ -210,7 +233,7 @@ class Sessions:
         if wrong is not None:
             raise ConfigError(f"the database URL cannot be used: {wrong}")
         arguments = self._connect | more
-        server = {"application_name": self._name[:63], **arguments.pop("server_settings", {})}
+        server = {**arguments.pop("server_settings", {}), "application_name": self._name[:63]}
         connection: Connection | None = None
         try:
             with anyio.move_on_after(self._timeout + _NETWORK_SLACK_SECONDS) as scope:
@@ -246,6 +269,11 @@ async def close(connection: Connection) -> None:
         pass
     finally:
         connection.terminate()
+
+
+def is_sound_after(error: asyncpg.PostgresError) -> bool:
+    """Whether a session can be used after such an error: it was about a statement, not about session or server."""
+    return not isinstance(error, (*_OF_THE_SERVER, asyncpg.OperatorInterventionError))
 
 
 def summary(error: BaseException) -> str:

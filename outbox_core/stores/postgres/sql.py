@@ -46,6 +46,7 @@ def _included(found: re.Match[str]) -> str:
 
 @cache
 def query(name: str, table: TableName) -> str:
-    """A statement of ``queries/`` as it is sent: without its comments, so that the server's activity view shows it."""
+    """A statement of ``queries/`` as it is sent: without its comments, so that the server's activity view shows it, and
+    with the table first, for that view cuts it short."""
     lines = render(f"queries/{name}.sql", table).splitlines()
-    return "\n".join(line for line in lines if not line.lstrip().startswith("--"))
+    return "\n".join([f"-- {table.quoted}", *(line for line in lines if not line.lstrip().startswith("--"))])

@@ -106,6 +106,21 @@ async def test_a_destination_that_hangs_leaves_room_for_others(concurrency: int)
     assert count.most <= concurrency
 
 
+async def test_a_destination_that_hangs_with_large_messages_leaves_room_for_others() -> None:
+    """All that the hand may hold in bytes is waiting for it."""
+    store, count = MemoryStore(), Count()
+    large = [Message("red.event", "x" * 10_000) for _ in range(400)]
+    async with store.transaction() as tx:
+        await Outbox(TABLES[0]).enqueue_many(tx, large)
+    leaves = {name: Leaf(name, count, hangs=name == "red") for name in LEAVES}
+    relay = Relay(lambda: store, table=TABLES[0], dispatcher=router(leaves), batch_bytes=200_000, **PATIENT)
+    async with relay:
+        await until(lambda: count.now["red"] > 0)
+        await write(store, 5, TABLES[:1], ["green"])
+        await until(lambda: count.done["green"] == 5, 15)
+        await relay.stop(grace=0.0)
+
+
 async def test_a_single_destination_of_a_single_table_has_all_of_it() -> None:
     store, count = await filled(100, TABLES[:1], ["red"]), Count()
     leaf = Leaf("red", count, hangs=True)

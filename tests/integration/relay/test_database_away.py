@@ -109,6 +109,26 @@ async def test_the_server_becomes_read_only(breakable: Trial) -> None:
     assert all(row["attempts"] == 1 for row in (await breakable.rows()).values())
 
 
+async def test_sessions_that_are_read_only_for_good_are_given_up(trial: Trial) -> None:
+    """As those are that came to a stand-by while a name led there: the server does not end them."""
+    name = await trial.admin.fetchval("SELECT current_database()")
+    async with trial.running():
+        await trial.enqueue(1)
+        await trial.until_published(1)
+        await trial.admin.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+        await trial.admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name LIKE 'outbox:%' AND datname = current_database()"
+        )
+        await trial.enqueue(2)
+        await until(lambda: _refused(trial, "25006"), 5.0, "a refused write")
+        await trial.admin.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
+        back = time.monotonic()
+        await trial.until_published(3)
+        assert time.monotonic() - back < BACK_WITHIN
+    assert all(row["attempts"] == 1 for row in (await trial.rows()).values())
+
+
 def _refused(trial: Trial, code: str) -> bool:
     return any(code in line["error"] for line in trial.journal.events("Reconnecting"))
 

@@ -128,6 +128,38 @@ async def test_a_deposed_leader_claims_nothing(trial: Trial) -> None:
         await store.close()
 
 
+async def test_what_is_wrong_with_one_table_costs_no_other_its_leader(trial: Trial) -> None:
+    """Their locks are of one session."""
+    await trial.admin.execute("CREATE SCHEMA other")
+    await trial.create("other.bills_outbox")
+    async with trial.running(tables=[TABLE, "other.bills_outbox"]):
+        await until(lambda: len(trial.journal.events("LeaderGained")) == 2, 5.0, "leading both")
+        await trial.admin.execute("DROP SCHEMA other CASCADE")
+        await until(
+            lambda: bool(trial.journal.events("LeaderLost", table="other.bills_outbox")), 5.0, "losing one"
+        )
+        await until(lambda: len(trial.journal.events("Reconnecting")) >= 5, 10.0, "campaigning in vain")
+        await trial.enqueue(3)
+        await trial.until_published(3)
+        assert trial.journal.events("LeaderLost", table=f"public.{TABLE}") == []
+
+
+async def test_behind_a_pooler_who_led_may_lead_again_at_once(trial: Trial) -> None:
+    """It is the row alone that decides there; nobody else does before the leader has fallen silent."""
+    table = TableName.parse(TABLE)
+    mine, theirs = (PostgresStore(trial.dsn, timeout=2.0, takeover=30.0) for _ in range(2))
+    try:
+        for store in (mine, theirs):
+            await store.open([table])
+            store._sessions.pooled = True
+        assert await mine.election(table).campaign() == 1
+        assert await theirs.election(table).campaign() is None
+        assert await mine.election(table).campaign() == 2
+    finally:
+        for store in (mine, theirs):
+            await store.close()
+
+
 async def test_a_takeover_waits_for_a_claim_in_progress(trial: Trial) -> None:
     await trial.enqueue(3)
     async with trial.gate(closed=True) as gate, trial.child(database_timeout=2.0, lock_ttl=6.0) as leader:

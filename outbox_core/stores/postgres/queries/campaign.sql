@@ -3,6 +3,11 @@ UPDATE {schema}."outbox_leader"
 SET holder = $1, term = term + 1, heartbeat_at = now()
 WHERE
     table_name = '{name}'
-    -- Who has the session lock leads at once; without one, the present leader must have fallen silent.
-    AND ($2::float8 IS NULL OR heartbeat_at IS NULL OR heartbeat_at < now() - make_interval(secs => $2))
+    -- Who has the session lock leads at once; without one, the present leader must have fallen silent, or be this one.
+    AND (
+        $2::float8 IS NULL
+        OR heartbeat_at IS NULL
+        OR heartbeat_at < now() - make_interval(secs => $2)
+        OR holder = $1
+    )
 RETURNING term
