@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -97,8 +96,9 @@ class Completer:
         self._batch = _Batch()
         self._added = anyio.Event()
         self._ended = False
-        self.most_failures = inf
-        """After so many tries in a row an error that does not go away by itself ends the relay: a drain cannot wait."""
+        self.refusals = 0
+        """How many tries in a row ended with an error that will not pass by itself, the last of them this:"""
+        self.refusal: StorageError | None = None
 
     def publish(self, row: Row, seconds: float) -> None:
         """The broker has acknowledged the row, so many seconds after it was handed to the dispatcher."""
@@ -143,11 +143,12 @@ class Completer:
                 await self._write_published(batch)
                 await self._write_failed(batch)
                 await self._write_released(batch)
+                self.refusals = 0
             except _OF_ALL_ROWS as error:
                 failures += 1
                 batch.unsure = True
-                if failures >= self.most_failures and not isinstance(error, _FOR_A_WHILE):
-                    raise
+                self.refusals = 0 if isinstance(error, _FOR_A_WHILE) else self.refusals + 1
+                self.refusal = error
                 delay = min(max(self._backoff.delay(failures), _MIN_WAIT_SECONDS), _MAX_WAIT_SECONDS)
                 self._observe(Reconnecting(self._table, str(error), delay))
                 await anyio.sleep(delay)

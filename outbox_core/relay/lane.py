@@ -125,8 +125,9 @@ class Lane:
         fails.
         """
         confirmed = False
-        self._completer.most_failures = _MOST_FAILURES
         while True:
+            if self._completer.refusals >= _MOST_FAILURES and self._completer.refusal is not None:
+                raise self._completer.refusal
             if not self._leads:
                 if not patient and self.leader.refused:
                     return

@@ -32,6 +32,7 @@ PROBE_SECONDS: Final = 5.0
 """The longest wait between two probes of a destination that is away: they cost little, and it is to be seen soon."""
 
 _STUCK_SECONDS: Final = 1.0
+_MOST_DEAF: Final = 3
 MOST_TOPICS: Final = 10_000
 """Topics that are remembered. Where they are made from ids there is no end of them."""
 
@@ -53,7 +54,8 @@ class Leaf:
         self.topics: set[str] = set()
         self._changed = changed
         self._opened = anyio.Event()
-        self._probing: asyncio.Task[None] | None = None
+        self._deaf: set[asyncio.Task[None]] = set()
+        """Probes that were left behind and have not ended yet."""
         self._alone: Row | None = None
         """The suspect that is with the dispatcher, or waits for all others to be gone."""
         self._waiting: dict[Callable[[], None], None] = {}
@@ -136,14 +138,19 @@ class Leaf:
         """Ask for a sign of life; true without asking when the dispatcher cannot ask."""
         if not isinstance(self.dispatcher, Probing):
             return True
-        if self._probing is not None and not self._probing.done():
-            return False  # the last one was left behind: there is no need for another
-        task = self._probing = asyncio.create_task(_asked(self.dispatcher), name=f"outbox-probe-{self.name}")
-        return await ended_within(task, timeout, f"the probe of {self.name}") and not failed(task)
+        if not self.probes:
+            return True
+        task = asyncio.create_task(_asked(self.dispatcher), name=f"outbox-probe-{self.name}")
+        in_time = await ended_within(task, timeout, f"the probe of {self.name}")
+        if not task.done():
+            self._deaf.add(task)
+            task.add_done_callback(self._deaf.discard)
+        return in_time and not failed(task)
 
     @property
     def probes(self) -> bool:
-        return isinstance(self.dispatcher, Probing)
+        """Whether it can be asked: not if it cannot be heard any more, and others are left behind for each asking."""
+        return isinstance(self.dispatcher, Probing) and len(self._deaf) < _MOST_DEAF
 
     async def watch(self, probe_timeout: float) -> None:
         """While the destination is away, look from time to time whether it is back. Runs until cancelled."""

@@ -14,7 +14,7 @@ from outbox_core.relay import Relay
 from outbox_core.store import Lease, Tick
 from outbox_core.stores.memory.store import MemoryStore
 from outbox_core.table import TableName
-from tests.unit.relaying import QUICK, TABLE, eventually, put, rows
+from tests.unit.relaying import OTHER, QUICK, TABLE, eventually, put, rows
 
 pytestmark = pytest.mark.asyncio
 
@@ -26,6 +26,8 @@ class Troubled(MemoryStore):
         super().__init__(database=store.database)
         self.error = error
         self.looks, self.records = looks, records
+        self.only: TableName | None = None
+        """The table in trouble, if not all."""
 
     async def tick(self, table: TableName) -> Tick:
         if self.looks:
@@ -34,7 +36,7 @@ class Troubled(MemoryStore):
         return await super().tick(table)
 
     async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
-        if self.records:
+        if self.records and self.only in (None, table):
             self.records -= 1
             raise self.error
         return await super().publish(table, leases, delete=delete)
@@ -91,9 +93,22 @@ async def test_a_drain_of_a_database_that_only_fails_ends_with_its_error() -> No
     assert [row.attempts for row in rows(store)] == [0] * 5
 
 
-async def test_a_drain_that_may_not_record_ends_with_that_error() -> None:
+async def test_a_drain_that_may_not_record_ends_with_that_error_and_other_tables_lose_nothing() -> None:
     store = MemoryStore()
-    denied = PermissionDenied(TABLE, "complete messages of", part="relay")
+    denied = Troubled(store, PermissionDenied(TABLE, "complete messages of", part="relay"), records=1_000)
+    denied.only = TABLE
+
+    async def dispatch(_: DispatchedMessage) -> None:
+        await asyncio.sleep(0.02)
+
+    for table in (TABLE, OTHER):
+        await put(store, *(Message("a.b.v1", number) for number in range(20)), table=table)
+    settings = {**QUICK, "dispatch_timeout": 5.0}
+    relay = Relay(lambda: denied, tables=[TABLE, OTHER], dispatcher=dispatch, concurrency=2, **settings)
     with pytest.raises(PermissionDenied):
         async with asyncio.timeout(20.0):
-            await begun_by(store, Troubled(store, denied, records=1_000))
+            await relay.run_once()
+    others = rows(store, table=OTHER)
+    assert any(row.published_at is not None for row in others)
+    assert [row for row in others if row.lock_token is not None] == []
+    assert {row.attempts for row in others if row.published_at is None} <= {0}

@@ -13,9 +13,10 @@ import pytest
 from outbox_core.errors import BrokerUnavailable, DispatchTimeout
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
+from outbox_core.observer import Failed
 from outbox_core.relay import Relay, opening
 from outbox_core.stores.memory.store import MemoryStore
-from tests.unit.relaying import QUICK, TABLE, eventually, put
+from tests.unit.relaying import OTHER, QUICK, TABLE, Heard, eventually, put, rows
 
 pytestmark = pytest.mark.asyncio
 
@@ -215,22 +216,46 @@ async def test_what_opens_after_its_time_is_closed_and_not_used() -> None:
     assert len(late.tasks) == 2
 
 
-async def test_deaf_probes_do_not_pile_up(caplog: pytest.LogCaptureFixture) -> None:
-    store, deaf = MemoryStore(), Deaf("probe")
-    probes = 0
+async def test_deaf_probes_do_not_pile_up_and_do_not_keep_an_outage_going() -> None:
+    """When it cannot be asked any more, a message is sent to see, as with a dispatcher that has no probe."""
 
-    async def counted() -> None:
-        nonlocal probes
-        probes += 1
-        await Deaf.probe(deaf)
+    class Back(Deaf):
+        probes, away = 0, True
 
-    deaf.probe = counted  # type: ignore[method-assign]
+        async def dispatch(self, message: DispatchedMessage, /) -> None:
+            if self.away:
+                raise BrokerUnavailable("refused")
+
+        async def probe(self) -> None:
+            self.probes += 1
+            await super().probe()
+
+    store, back, heard = MemoryStore(), Back("probe"), Heard()
     await put(store, Message("a.b.v1", 1))
     try:
-        async with Relay(lambda: store, table=TABLE, dispatcher=deaf, **QUICK):
-            await deaf.reached.wait()
-            await eventually(lambda: "left behind" in caplog.text)
-            await asyncio.sleep(0.5)  # ten times as long as it waits between two tries
-        assert probes == 1
+        async with Relay(lambda: store, table=TABLE, dispatcher=back, observers=[heard], **QUICK):
+            await eventually(lambda: len(heard.of(Failed)) >= 4)
+            back.away = False
+            await eventually(lambda: all(row.published_at is not None for row in rows(store)))
+        assert back.probes == 3
     finally:
-        deaf.let_go.set()
+        back.let_go.set()
+
+
+async def test_two_tables_may_ask_at_one_time() -> None:
+    store, heard = MemoryStore(), Heard()
+
+    class Slow:
+        async def dispatch(self, message: DispatchedMessage, /) -> None:
+            await asyncio.Event().wait()
+
+        async def probe(self) -> None:
+            await asyncio.sleep(0.05)
+
+    for table in (TABLE, OTHER):
+        await put(store, Message("a.b.v1", 1), table=table)
+    async with Relay(
+        lambda: store, tables=[TABLE, OTHER], dispatcher=Slow(), observers=[heard], max_attempts=100, **QUICK
+    ):
+        await eventually(lambda: len(heard.of(Failed)) >= 2)
+        assert [event.charged for event in heard.of(Failed)][:2] == [True, True]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -42,6 +43,10 @@ class Control:
         """How many sessions there have been: the locks of one are not those of the next."""
         self._callback: Callable[[TableName | None], None] | None = None
         self.holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection is not None and not self._connection.is_closed()
 
     def listen(self, callback: Callable[[TableName | None], None]) -> None:
         self._callback = callback
@@ -82,15 +87,19 @@ class Control:
                 raise
 
     async def _open(self) -> Connection:
-        if self._connection is None or self._connection.is_closed():
-            self._connection = await self._sessions.dedicated(
-                idle_session_timeout=str(round(self._idle_limit * 1000))
-            )
-            self.opened += 1
+        if self._connection is not None and not self._connection.is_closed():
+            return self._connection
+        connection = await self._sessions.dedicated(idle_session_timeout=str(round(self._idle_limit * 1000)))
+        try:
             if self._callback is not None and not self._sessions.pooled:
-                await self._connection.add_listener(CHANNEL, self._heard)
+                await connection.add_listener(CHANNEL, self._heard)
                 self._callback(None)
-        return self._connection
+        except BaseException:
+            connection.terminate()
+            raise
+        self._connection = connection
+        self.opened += 1
+        return connection
 
     def _heard(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         if self._callback is None or not isinstance(payload, str):
@@ -125,23 +134,46 @@ class PostgresElection:
             except StorageUnavailable:
                 await self._end_stuck_claims()
                 raise
-        elif await self._control.try_lock(self._table):
+        elif self._is_locked or await self._control.try_lock(self._table):
             self._locked_in = self._control.opened
-            await self._end_stuck_claims()
-            rows = await self._ask("campaign", self._control.holder, None)
+            async with self._unlocked_unless_led():
+                await self._end_stuck_claims()
+                rows = await self._ask("campaign", self._control.holder, None)
         else:
             return None
         return rows[0][0] if rows else None
 
+    @property
+    def _is_locked(self) -> bool:
+        return self._control.is_open and self._control.opened == self._locked_in
+
     async def heartbeat(self, term: int) -> bool:
-        alive = bool(await self._ask("heartbeat", term))
+        async with self._unlocked_unless_led():
+            alive = bool(await self._ask("heartbeat", term))
         if alive and not self._sessions.pooled and self._control.opened != self._locked_in:
             raise StorageUnavailable("the session that held the leader's lock was lost")
         return alive
 
     async def resign(self, term: int) -> None:
-        await self._ask("resign", term)
-        if not self._sessions.pooled:
+        async with self._unlocked_unless_led():
+            ended = await self._ask("resign", term)
+        if ended:
+            await self._unlock()
+
+    @asynccontextmanager
+    async def _unlocked_unless_led(self) -> AsyncGenerator[None]:
+        """Whoever cannot lead does not keep others from it: the session may live on, for other tables' sake."""
+        try:
+            yield
+        except StorageUnavailable:
+            with suppress(StorageUnavailable):
+                await self._unlock()
+            raise
+
+    async def _unlock(self) -> None:
+        """Let go of the lock, if the session that has it still lives."""
+        if self._is_locked:
+            self._locked_in = 0
             await self._control.unlock(self._table)
 
     async def _end_stuck_claims(self) -> None:

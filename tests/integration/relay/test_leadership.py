@@ -11,6 +11,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
+from outbox_core.errors import StorageUnavailable
 from outbox_core.store import Claim
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
@@ -142,6 +143,28 @@ async def test_what_is_wrong_with_one_table_costs_no_other_its_leader(trial: Tri
         await trial.enqueue(3)
         await trial.until_published(3)
         assert trial.journal.events("LeaderLost", table=f"public.{TABLE}") == []
+
+
+async def test_who_cannot_lead_keeps_no_lock(trial: Trial) -> None:
+    """Its session lives on, for other tables: another relay, which may be able to, must get it."""
+    table = TableName.parse(TABLE)
+    mine, theirs = (PostgresStore(trial.dsn, timeout=2.0, takeover=2.0) for _ in range(2))
+    try:
+        for store in (mine, theirs):
+            await store.open([table])
+        first = mine.election(table)
+        assert await first.campaign() == 1
+        await trial.admin.execute("ALTER TABLE outbox_leader RENAME TO hidden")
+        with pytest.raises(StorageUnavailable):
+            await first.heartbeat(1)
+        with pytest.raises(StorageUnavailable):
+            await first.campaign()
+        await trial.admin.execute("ALTER TABLE hidden RENAME TO outbox_leader")
+        assert await theirs.election(table).campaign() == 2
+        assert await first.campaign() is None
+    finally:
+        for store in (mine, theirs):
+            await store.close()
 
 
 async def test_behind_a_pooler_who_led_may_lead_again_at_once(trial: Trial) -> None:
