@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import random
+from typing import Final
+
+_SHORTEST_PAUSE: Final = 0.02
+_LONGEST_PAUSE: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +25,8 @@ class Backoff:
         """Seconds to wait after so many failures; never negative, and never too large for a float."""
         exponent = min(max(failures - 1, 0), 64)
         return min(self.base * 2.0**exponent, self.cap) + self.jitter * self.random()
+
+    def pause(self, failures: int) -> float:
+        """The same between two tries of the database, within bounds: however it is set, nobody spins; and leases run
+        out meanwhile, so a database that is back is noticed soon, however long it was away."""
+        return min(max(self.delay(failures), _SHORTEST_PAUSE), _LONGEST_PAUSE)

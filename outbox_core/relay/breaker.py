@@ -51,18 +51,14 @@ class Breaker:
         if self.state is BreakerState.CLOSED:
             return False
         self._confirm_suspicions()
-        self.state = BreakerState.CLOSED
-        self._openings = 0
-        return True
+        return self._close()
 
     def refused(self) -> bool:
         """A message was refused, by the broker or on the way to it: nobody can tell. True when that ends an outage,
         which it does only after an answered probe; it puts nobody under suspicion."""
         if self.state is not BreakerState.HALF_OPEN or not self._probed:
             return False
-        self.state = BreakerState.CLOSED
-        self._openings = 0
-        return True
+        return self._close()
 
     def answered(self) -> None:
         """The broker answered a probe: it is not away."""
@@ -99,7 +95,7 @@ class Breaker:
         if self.state is BreakerState.OPEN:
             if answered:
                 self._confirm_suspicions()
-                self._timeouts = 0
+                self.answered()
             self._probed = answered
             self.half_opened_at = now
             self.state = BreakerState.HALF_OPEN
@@ -113,6 +109,11 @@ class Breaker:
         """The row is resolved."""
         self._suspicions.pop(row_id, None)
         self.suspects = bool(self._suspicions)
+
+    def _close(self) -> bool:
+        self.state = BreakerState.CLOSED
+        self._openings = 0
+        return True
 
     def _confirm_suspicions(self) -> None:
         if len(self._suspicions) > _MAX_SUSPICIONS:

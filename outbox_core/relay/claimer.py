@@ -38,7 +38,6 @@ GROWTH: Final = 10
 _AHEAD: Final = 3
 """Claims' worth of rows that may be in hand when the next is sent: one is being dispatched, the others recorded."""
 _LOOK_SECONDS: Final = 0.25
-_LEAST_PAUSE_SECONDS: Final = 0.02
 _REVIEWED_KEYS: Final = 500
 _LAST_SEQUENCE: Final = 2**63 - 1
 
@@ -128,7 +127,7 @@ class Claimer:
 
     async def bear(self, error: StorageError, failures: int) -> None:
         """Wait a while after a round that failed, as so many before it, and then look at everything anew."""
-        delay = min(max(self._backoff.delay(failures), _LEAST_PAUSE_SECONDS), 2.0)
+        delay = self._backoff.pause(failures)
         self._observe(Reconnecting(self._table, str(error), delay))
         self._next_look = 0.0
         await anyio.sleep(delay)

@@ -26,12 +26,9 @@ if TYPE_CHECKING:
     from outbox_core.table import TableName
 
 _logger: Final = logging.getLogger("outbox_core.relay")
-_OF_ALL_ROWS: Final = (StorageUnavailable, StorageTimeout, PermissionDenied, SchemaMissing)
-"""What no row is to blame for, and somebody will mend: a right taken away by mistake, too, is given back."""
 _FOR_A_WHILE: Final = (StorageUnavailable, StorageTimeout)
-_MIN_WAIT_SECONDS: Final = 0.02
-_MAX_WAIT_SECONDS: Final = 2.0
-"""Leases run out meanwhile, so a database that is back is noticed soon, however long it was away."""
+_OF_ALL_ROWS: Final = (*_FOR_A_WHILE, PermissionDenied, SchemaMissing)
+"""What no row is to blame for, and somebody will mend: a right taken away by mistake, too, is given back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +146,7 @@ class Completer:
                 batch.unsure = True
                 self.refusals = 0 if isinstance(error, _FOR_A_WHILE) else self.refusals + 1
                 self.refusal = error
-                delay = min(max(self._backoff.delay(failures), _MIN_WAIT_SECONDS), _MAX_WAIT_SECONDS)
+                delay = self._backoff.pause(failures)
                 self._observe(Reconnecting(self._table, str(error), delay))
                 await anyio.sleep(delay)
             except StorageError as error:

@@ -136,9 +136,7 @@ class Leaf:
 
     async def probe(self, timeout: float) -> bool:
         """Ask for a sign of life; true without asking when the dispatcher cannot ask."""
-        if not isinstance(self.dispatcher, Probing):
-            return True
-        if not self.probes:
+        if not isinstance(self.dispatcher, Probing) or not self.probes:
             return True
         task = asyncio.create_task(_asked(self.dispatcher), name=f"outbox-probe-{self.name}")
         in_time = await ended_within(task, timeout, f"the probe of {self.name}")

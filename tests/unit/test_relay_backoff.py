@@ -41,3 +41,9 @@ def test_it_never_shrinks(failures: int, base: float) -> None:
 
 def test_the_jitter_comes_on_top() -> None:
     assert Backoff(jitter=0.2, random=lambda: 0.5).delay(1) == pytest.approx(1.1)
+
+
+def test_pauses_between_tries_of_the_database_have_bounds() -> None:
+    assert Backoff(0.0, 0.0, 0.0).pause(1) == 0.02
+    assert Backoff(1.0, 60.0, 0.0).pause(1) == 1.0
+    assert Backoff(1.0, 60.0, 0.0).pause(40) == 2.0

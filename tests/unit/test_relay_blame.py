@@ -13,7 +13,8 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import BreakerClosed, BreakerOpened, Claimed, Failed
 from outbox_core.relay import Relay
 from outbox_core.stores.memory.store import MemoryStore
-from tests.unit.relaying import OTHER, QUICK, TABLE, Heard, eventually, put, rows
+from tests.integration.relay.bench import Heard, until
+from tests.unit.relaying import OTHER, QUICK, TABLE, put, rows
 
 pytestmark = pytest.mark.asyncio
 GOOD, BAD = "good.b.v1", "bad.b.v1"
@@ -31,7 +32,7 @@ async def test_refusals_end_no_outage_and_put_nobody_under_suspicion() -> None:
     async with relay:
         for number in range(12):
             await put(store, Message(BAD, number))
-            await eventually(lambda n=number: sum(row.dead_at is not None for row in rows(store, BAD)) > n)
+            await until(lambda n=number: sum(row.dead_at is not None for row in rows(store, BAD)) > n)
     assert len(heard.of(BreakerOpened)) == 1
     assert heard.of(BreakerClosed) == []
     assert [(row.attempts, row.dead_at) for row in rows(store, GOOD)] == [(0, None)] * 3
@@ -53,7 +54,7 @@ async def test_after_an_answered_probe_a_refusal_is_the_brokers_own() -> None:
 
     await put(store, Message(GOOD, 1), Message(GOOD, 2))
     async with Relay(lambda: store, table=TABLE, dispatcher=Back(), observers=[heard], **QUICK):
-        await eventually(lambda: all(row.dead_at is not None for row in rows(store)))
+        await until(lambda: all(row.dead_at is not None for row in rows(store)))
     assert len(heard.of(BreakerClosed)) == 1
 
 
@@ -71,7 +72,7 @@ async def test_a_trial_that_hangs_is_charged_to_nobody() -> None:
     await put(store, Message(GOOD, 1))
     relay = Relay(lambda: store, table=TABLE, dispatcher=dispatch, observers=[heard], max_attempts=2, **QUICK)
     async with relay:
-        await eventually(lambda: len(heard.of(Failed)) >= 4)
+        await until(lambda: len(heard.of(Failed)) >= 4)
         assert {event.charged for event in heard.of(Failed)} == {False}
     assert [row.dead_at for row in rows(store)] == [None]
 
@@ -90,7 +91,7 @@ async def test_what_fails_by_itself_is_no_sign_of_life() -> None:
         lambda: store, table=TABLE, dispatcher=dispatch, observers=[heard], max_attempts=1000, **QUICK
     )
     async with relay:
-        await eventually(lambda: heard.of(BreakerOpened))
+        await until(lambda: bool(heard.of(BreakerOpened)))
         assert all(row.attempts <= 3 for row in rows(store, GOOD))
 
 
@@ -128,7 +129,7 @@ async def test_a_suspect_comes_to_its_turn_while_another_table_is_busy() -> None
     busy = asyncio.create_task(keep_busy())
     try:
         async with relay:
-            await eventually(lambda: rows(store, BAD)[0].dead_at is not None, 20.0)
+            await until(lambda: rows(store, BAD)[0].dead_at is not None, 20.0)
             await put(store, Message(GOOD, 1))
             async with asyncio.timeout(5.0):
                 await arrived.wait()
@@ -164,10 +165,10 @@ async def test_keys_of_a_destination_that_is_away_are_not_claimed_again_and_agai
     router = Router()
     await put(store, *(Message(BAD, number, key=f"k{number}") for number in range(50)))
     async with Relay(lambda: store, table=TABLE, dispatcher=router, observers=[heard], **QUICK):
-        await eventually(lambda: router.first.probes >= 20)
+        await until(lambda: router.first.probes >= 20)
         assert sum(event.rows for event in heard.of(Claimed)) <= 50 + 1
         router.first.away = False
-        await eventually(lambda: all(row.published_at is not None for row in rows(store)), 5.0)
+        await until(lambda: all(row.published_at is not None for row in rows(store)), 5.0)
 
 
 async def test_whoever_was_on_the_way_before_an_outage_proves_nothing_when_it_times_out() -> None:
@@ -195,7 +196,7 @@ async def test_whoever_was_on_the_way_before_an_outage_proves_nothing_when_it_ti
             await put(store, Message(GOOD, number))
             await asyncio.sleep(0.1)
         await put(store, Message(BAD, 0))
-        await eventually(lambda: all(row.published_at is not None for row in rows(store)))
+        await until(lambda: all(row.published_at is not None for row in rows(store)))
     assert len(heard.of(BreakerOpened)) == 1
     # Only one that timed out after all was well again may have been taken for a failure of its own.
     assert sum(event.charged for event in heard.of(Failed)) <= 2
@@ -220,10 +221,10 @@ async def test_after_an_outage_by_silence_the_count_begins_anew() -> None:
     await put(store, *(Message(GOOD, number) for number in range(4)))
     relay = Relay(lambda: store, table=TABLE, dispatcher=silent, observers=[heard], **QUICK)
     async with relay:
-        await eventually(lambda: heard.of(BreakerOpened))
+        await until(lambda: bool(heard.of(BreakerOpened)))
         silent.silent = False
-        await eventually(lambda: heard.of(BreakerClosed) and all(row.dead_at for row in rows(store)))
+        await until(lambda: bool(heard.of(BreakerClosed)) and all(row.dead_at for row in rows(store)))
         before = len(heard.of(BreakerOpened))
         await put(store, Message(GOOD, "hangs"))
-        await eventually(lambda: any(event.charged for event in heard.of(Failed)))
+        await until(lambda: any(event.charged for event in heard.of(Failed)))
         assert len(heard.of(BreakerOpened)) == before

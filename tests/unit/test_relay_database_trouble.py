@@ -14,7 +14,8 @@ from outbox_core.relay import Relay
 from outbox_core.store import Lease, Tick
 from outbox_core.stores.memory.store import MemoryStore
 from outbox_core.table import TableName
-from tests.unit.relaying import OTHER, QUICK, TABLE, eventually, put, rows
+from tests.integration.relay.bench import until
+from tests.unit.relaying import OTHER, QUICK, TABLE, put, rows
 
 pytestmark = pytest.mark.asyncio
 
@@ -61,7 +62,7 @@ async def test_what_nobody_is_to_blame_for_is_tried_until_it_is_on_record(error:
 
     await put(store, *(Message("a.b.v1", number) for number in range(3)))
     async with Relay(lambda: troubled, table=TABLE, dispatcher=dispatch, max_attempts=1, **QUICK):
-        await eventually(lambda: all(row.published_at is not None for row in rows(store)))
+        await until(lambda: all(row.published_at is not None for row in rows(store)))
     assert dispatched == 3
 
 

@@ -16,7 +16,8 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Failed
 from outbox_core.relay import Relay, opening
 from outbox_core.stores.memory.store import MemoryStore
-from tests.unit.relaying import OTHER, QUICK, TABLE, Heard, eventually, put, rows
+from tests.integration.relay.bench import Heard, until
+from tests.unit.relaying import OTHER, QUICK, TABLE, put, rows
 
 pytestmark = pytest.mark.asyncio
 
@@ -64,7 +65,7 @@ async def test_a_relay_is_gone_in_its_time(where: str, caplog: pytest.LogCapture
         if where == "probe":
             await deaf.reached.wait()
         else:
-            await eventually(lambda: relay.state == "running")
+            await until(lambda: relay.state == "running")
         asked = time.monotonic()
         await relay.stop(0.5)
         async with asyncio.timeout(1.0):
@@ -234,9 +235,9 @@ async def test_deaf_probes_do_not_pile_up_and_do_not_keep_an_outage_going() -> N
     await put(store, Message("a.b.v1", 1))
     try:
         async with Relay(lambda: store, table=TABLE, dispatcher=back, observers=[heard], **QUICK):
-            await eventually(lambda: len(heard.of(Failed)) >= 4)
+            await until(lambda: len(heard.of(Failed)) >= 4)
             back.away = False
-            await eventually(lambda: all(row.published_at is not None for row in rows(store)))
+            await until(lambda: all(row.published_at is not None for row in rows(store)))
         assert back.probes == 3
     finally:
         back.let_go.set()
@@ -257,5 +258,5 @@ async def test_two_tables_may_ask_at_one_time() -> None:
     async with Relay(
         lambda: store, tables=[TABLE, OTHER], dispatcher=Slow(), observers=[heard], max_attempts=100, **QUICK
     ):
-        await eventually(lambda: len(heard.of(Failed)) >= 2)
+        await until(lambda: len(heard.of(Failed)) >= 2)
         assert [event.charged for event in heard.of(Failed)][:2] == [True, True]

@@ -17,7 +17,7 @@ from outbox_core.relay import Relay
 from outbox_core.store import Claim, Lease, Leased, Tick
 from outbox_core.stores.memory.store import MemoryStore
 from outbox_core.table import TableName
-from tests.unit.relaying import eventually
+from tests.integration.relay.bench import until
 
 TABLE = TableName("public", "orders_outbox")
 MESSAGES = 20
@@ -162,7 +162,7 @@ async def test_no_claim_follows_what_was_asked_before_a_stop() -> None:
     relay = Relay(lambda: asked, table=TABLE, dispatcher=deliver, poll_interval=0.05)
     async with asyncio.timeout(30):
         await relay.start()
-        await eventually(lambda: asked.claims > 0)
+        await until(lambda: asked.claims > 0)
         asked.waits = True
         await asked.asked.wait()
         before = asked.claims

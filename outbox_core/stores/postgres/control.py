@@ -87,7 +87,7 @@ class Control:
                 raise
 
     async def _open(self) -> Connection:
-        if self._connection is not None and not self._connection.is_closed():
+        if self._connection is not None and self.is_open:
             return self._connection
         connection = await self._sessions.dedicated(idle_session_timeout=str(round(self._idle_limit * 1000)))
         try:
@@ -150,7 +150,7 @@ class PostgresElection:
     async def heartbeat(self, term: int) -> bool:
         async with self._unlocked_unless_led():
             alive = bool(await self._ask("heartbeat", term))
-        if alive and not self._sessions.pooled and self._control.opened != self._locked_in:
+        if alive and not self._sessions.pooled and not self._is_locked:
             raise StorageUnavailable("the session that held the leader's lock was lost")
         return alive
 

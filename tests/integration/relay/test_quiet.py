@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
-import asyncpg
 import pytest
 
 from outbox_core.errors import BrokerUnavailable
@@ -35,30 +33,14 @@ class CountingStore(PostgresStore):
         return await super().claim(table, claim)
 
 
-class CountingConnection(asyncpg.Connection):
-    """Counts what a relay sends on its own account."""
-
-    sent = 0
-
-    async def fetch(self, *arguments: Any, **options: Any) -> Any:
-        CountingConnection.sent += 1
-        return await super().fetch(*arguments, **options)
-
-    async def execute(self, *arguments: Any, **options: Any) -> Any:
-        CountingConnection.sent += 1
-        return await super().execute(*arguments, **options)
-
-
-async def test_an_idle_relay_sends_few_statements_and_uses_little_of_a_core(bench: Bench) -> None:
-    """At most four a second, and 1 %, leadership included; the latter is looked at with a machine's slack."""
-    relay = Relay(bench.dsn, table=TABLE, dispatcher=ignore, connect={"connection_class": CountingConnection})
-    async with relay:
+async def test_an_idle_relay_uses_little_of_a_core(bench: Bench) -> None:
+    """Less than 1 %, leadership included, which is looked at with a machine's slack."""
+    async with Relay(bench.dsn, table=TABLE, dispatcher=ignore) as relay:
         await bench.enqueue(1)
         await bench.settled()
         await asyncio.sleep(1.0)  # in which more may be expected after what came
-        sent, busy = CountingConnection.sent, time.process_time()
+        busy = time.process_time()
         await asyncio.sleep(IDLE_SECONDS)
-        assert 2 <= CountingConnection.sent - sent <= 4 * IDLE_SECONDS + 1
         assert time.process_time() - busy < 0.05 * IDLE_SECONDS
         assert relay.state == "running"
 
