@@ -108,6 +108,22 @@ class FunctionDispatcher:
             raise InvalidDispatcherReturn(self.__name__, returned)
 
 
+class ManagedFunctionDispatcher(FunctionDispatcher):
+    """The same for an object that is called, and has something to open and close."""
+
+    def __init__(self, function: Callable[[DispatchedMessage], Awaitable[None]], managed: Managed) -> None:
+        super().__init__(function)
+        self._managed = managed
+
+    async def __aenter__(self) -> object:
+        return await self._managed.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> object:
+        return await self._managed.__aexit__(kind, error, trace)
+
+
 def as_dispatcher(value: Dispatcher | Callable[[DispatchedMessage], Awaitable[None]]) -> Dispatcher:
     """Accept a dispatcher or a plain asynchronous function."""
     if isinstance(value, type):
@@ -115,43 +131,71 @@ def as_dispatcher(value: Dispatcher | Callable[[DispatchedMessage], Awaitable[No
             f"{value.__qualname__} is a class: pass an instance of it, such as {value.__qualname__}(…)"
         )
     if isinstance(value, Dispatcher):
-        _check_callable(f"{type(value).__qualname__}.dispatch", value.dispatch)
+        check_dispatcher(value)
         return value
     shown = getattr(value, "__qualname__", type(value).__qualname__)
     if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(type(value).__call__):
-        _check_callable(shown, value)
+        _check_asynchronous(shown, value)
+        takes_one(shown, value, "the message")
+        called: object = value
+        if isinstance(called, Managed):
+            return ManagedFunctionDispatcher(value, called)
         return FunctionDispatcher(value)
     raise ConfigError(
         f"{shown} is not a dispatcher: pass an object with `async def dispatch(message)` or an async function"
     )
 
 
-def _check_callable(name: str, function: Callable[..., object]) -> None:
-    """Refuse what could never deliver a message: a generator, a synchronous function, one that takes other arguments.
+def check_dispatcher(value: Dispatcher) -> None:
+    """Refuse what could never deliver a message, or never answer a probe: a generator, a synchronous function, one that
+    takes other arguments.
 
     Whatever does not tell, such as a function in C or an object that is called, is believed.
     """
+    check_dispatches(value)
+    if isinstance(value, Probing):
+        name = f"{type(value).__qualname__}.probe"
+        _check_asynchronous(name, value.probe)
+        _takes(f"{name} must take no argument,", value.probe)
+
+
+def check_dispatches(value: Dispatcher) -> None:
+    """The same, of what delivers messages alone."""
+    kind = type(value).__qualname__
+    _check_asynchronous(f"{kind}.dispatch", value.dispatch)
+    takes_one(f"{kind}.dispatch", value.dispatch, "the message")
+    if isinstance(value, BatchDispatcher):
+        _check_asynchronous(f"{kind}.dispatch_many", value.dispatch_many)
+        what = "must take the messages, and deadline as a keyword,"
+        _takes(f"{kind}.dispatch_many {what}", value.dispatch_many, None, deadline=0.0)
+
+
+def _check_asynchronous(name: str, function: Callable[..., object]) -> None:
     inner = inspect.unwrap(function)
     if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
         raise ConfigError(f"{name} is a generator: it must be `async def` without yield")
-    if inspect.isroutine(inner) and not inspect.iscoroutinefunction(inner) and not _gives_awaitable(inner):
+    tells = inspect.isroutine(inner) and not inspect.isbuiltin(inner)
+    if tells and not inspect.iscoroutinefunction(inner) and not _gives_awaitable(inner):
         raise ConfigError(
             f"{name} is not asynchronous: it must be `async def`, or be annotated to return an Awaitable"
         )
-    takes_one(name, function, "the message")
 
 
 def takes_one(what: str, function: Callable[..., object], argument: str) -> None:
     """Refuse a function that cannot be called with one argument. One that does not tell is believed."""
+    _takes(f"{what} must take one argument, {argument},", function, None)
+
+
+def _takes(rule: str, function: Callable[..., object], *arguments: object, **named: object) -> None:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         return
     try:
-        signature.bind(None)
+        signature.bind(*arguments, **named)
     except TypeError:
         taken = signature.replace(return_annotation=signature.empty)
-        raise ConfigError(f"{what} must take one argument, {argument}, and takes {taken}") from None
+        raise ConfigError(f"{rule} and takes {taken}") from None
 
 
 def _gives_awaitable(function: Callable[..., object]) -> bool:

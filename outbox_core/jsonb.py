@@ -26,6 +26,9 @@ _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'[]{}"'))
 _NUMERIC_MAX_EXPONENT: Final = 131_071
 _NUMERIC_MAX_SCALE: Final = 16_383
+MAX_DIGITS: Final = 400
+"""Of a number with an exponent when PostgreSQL writes it out, which it does without one: more than a double can need,
+and not so many that a small message becomes a large one."""
 
 
 def broken_rule(text: str) -> str | None:
@@ -91,10 +94,15 @@ def _read_float(digits: str) -> float:
     except InvalidOperation:
         _refuse_number()
     exponent = number.as_tuple().exponent
-    if number.adjusted() > _NUMERIC_MAX_EXPONENT or (
-        isinstance(exponent, int) and exponent < -_NUMERIC_MAX_SCALE
-    ):
+    scale = max(-exponent, 0) if isinstance(exponent, int) else 0
+    if number.adjusted() > _NUMERIC_MAX_EXPONENT or scale > _NUMERIC_MAX_SCALE:
         _refuse_number()
+    if max(number.adjusted() + 1, 1) + scale > max(MAX_DIGITS, len(digits)):
+        raise EncodingError(
+            ROOT,
+            f"a number in it has an exponent and more than {MAX_DIGITS} digits when PostgreSQL writes it out;"
+            " send it as a string",
+        )
     return 0.0
 
 

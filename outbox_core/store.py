@@ -24,6 +24,9 @@ Place: TypeAlias = tuple[datetime, int]
 BEGINNING: Final[Place] = (datetime(1, 1, 2, tzinfo=UTC), 0)
 """Before every row."""
 
+END: Final[Place] = (datetime(9999, 12, 30, tzinfo=UTC), 2**63 - 1)
+"""After every row that is due."""
+
 
 def place_of(due: float, sequence: int) -> Place:
     """The place of a row that is due so many seconds after 1970; true to the microsecond from 1700 to 2241."""
@@ -36,11 +39,11 @@ class Claim:
 
     ``token`` is made before the claim and fences every later write of its rows. ``term`` is the leader's, or None where
     nobody leads: a claim with a term that is over takes nothing. Rows of ``held`` keys and ``shut`` topics are passed
-    over, as are places before ``since``. ``limit`` bounds rows and ``max_bytes`` payloads as they will be in memory;
-    one row comes however large it is. A lease older than ``lock_ttl`` seconds is void. ``in_hand`` are the tokens of
-    earlier claims of which the relay still has rows, whose order it knows but for those rows that it is giving back,
-    ``apart``. With ``dead_too`` a dead row comes before
-    the others of its key, too.
+    over, as are places before ``since`` and after ``until``. ``limit`` bounds rows and ``max_bytes`` payloads as they
+    will be in memory; one row comes however large it is. A lease older than ``lock_ttl`` seconds is void. ``in_hand``
+    are the tokens of earlier claims of which the relay still has rows, whose order it knows but for those rows that it
+    is giving back, ``apart``. With ``dead_too`` a dead row comes before the others of its key, too. A ``blind`` one
+    leases rows without reading their content, which comes back empty.
     """
 
     token: UUID
@@ -49,11 +52,13 @@ class Claim:
     max_bytes: int
     lock_ttl: float
     since: Place = BEGINNING
+    until: Place = END
     held: Sequence[KeyId] = ()
     shut: Sequence[str] = ()
     in_hand: Sequence[UUID] = ()
     apart: Sequence[UUID] = ()
     dead_too: bool = False
+    blind: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -70,6 +75,8 @@ class Row:
     recovered: bool = False
     """Whether the lease before this one ended without an outcome: its owner crashed or froze, maybe over this row."""
     expires: float = 0.0
+    unreadable: BaseException | None = None
+    """Why its content could not be read, if it was leased without."""
     order: Any = None
     """What the relay keeps of the row's key while the row is in its order."""
 
@@ -211,6 +218,15 @@ class Store(Protocol):
         self, table: TableName, claim: Claim, spans: Sequence[Span]
     ) -> dict[KeyId, Predecessor]:
         """The first unresolved row of each span that no claim in hand has leased. Replayed rows do not count."""
+        ...
+
+    async def read(self, table: TableName, row_id: UUID) -> None:
+        """Read the content of one row, as a claim would, and do nothing with it. Raises `ContentUnreadable` when that
+        cannot be done."""
+        ...
+
+    async def place_after(self, table: TableName, since: Place, rows: int) -> Place | None:
+        """The place that is so many due rows on from another, whoever has them; None when there are not as many."""
         ...
 
     async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:

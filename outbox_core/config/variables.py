@@ -53,7 +53,7 @@ VARIABLES: Final = (
     ),
     Variable(
         "OUTBOX_RELAY_ON_DEAD", "relay.on_dead", Choice(("skip", "block")), "--on-dead",
-        "Whether the messages behind a dead one of the same key go on or wait.",
+        "Whether the messages behind a dead one of the same key go on or wait, which needs one active relay.",
     ),
     Variable(
         "OUTBOX_RELAY_SINGLE_ACTIVE", "relay.single_active", Truth(), "--single-active/--no-single-active",

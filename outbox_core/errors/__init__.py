@@ -32,6 +32,7 @@
     │   ├── NotInTransaction             TX.NOT_IN_TRANSACTION
     │   └── UnsupportedTransaction       TX.UNSUPPORTED              (also a TypeError)
     ├── StorageError                     STORAGE.ERROR
+    │   ├── ContentUnreadable            STORAGE.UNREADABLE
     │   ├── PermissionDenied             STORAGE.PERMISSION
     │   ├── StorageTimeout               STORAGE.TIMEOUT
     │   ├── StorageUnavailable           STORAGE.UNAVAILABLE
@@ -99,6 +100,7 @@ from outbox_core.errors.providers import (
 )
 from outbox_core.errors.root import OutboxError, RelayFailed
 from outbox_core.errors.storage import (
+    ContentUnreadable,
     PermissionDenied,
     SchemaBusy,
     SchemaError,
@@ -126,6 +128,7 @@ __all__ = [
     "BrokerRefused",
     "BrokerUnavailable",
     "ConfigError",
+    "ContentUnreadable",
     "DispatchInterrupted",
     "DispatchTimeout",
     "EmbeddedServerError",

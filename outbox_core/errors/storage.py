@@ -44,6 +44,13 @@ class PermissionDenied(StorageError):
         self.part = part
 
 
+class ContentUnreadable(StorageError):
+    """Raised when the database cannot hand out the content of a message: text too long to be written out, or a row that
+    is damaged. A relay makes such a message dead and goes on with the others."""
+
+    code: ClassVar[str] = "STORAGE.UNREADABLE"
+
+
 class StorageTimeout(StorageError):
     """Raised when the database did not answer in time: whether the statement took effect is not known."""
 

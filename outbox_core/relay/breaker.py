@@ -67,8 +67,15 @@ class Breaker:
     def timed_out(self, now: float, in_flight_since: float) -> bool:
         """A dispatch was not answered in time. True when that makes it an outage."""
         self._timeouts += 1
-        silent_since = in_flight_since if self.last_ack is None else max(self.last_ack, 0.0)
+        silent_since = in_flight_since if self.last_ack is None else self.last_ack
         return self._timeouts >= TIMEOUTS_OF_AN_OUTAGE and now - silent_since >= self._patience * 0.99
+
+    def doubt(self, now: float) -> bool:
+        """A suspect says that the broker is away: whether it is, a probe is to tell at once. True when that is news."""
+        openings = self._openings
+        news = self.open(now, ())
+        self._openings, self.retry_at = openings, now
+        return news
 
     def open(self, now: float, in_flight: Iterable[UUID]) -> bool:
         """The broker is away. True when that is news; the time of the next try is ``retry_at``."""

@@ -2,44 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 import anyio
-import anyio.lowlevel
 
 from outbox_core.errors import StorageError
 from outbox_core.identifiers import uuid7
-from outbox_core.observer import Claimed, Reconnecting, Released, SessionEnded
+from outbox_core.observer import Reconnecting, SessionEnded
 from outbox_core.relay import clock
-from outbox_core.relay.admission import Batch
-from outbox_core.relay.completer import report_lost
+from outbox_core.relay.leasing import LAST_SEQUENCE, Leasing
 from outbox_core.relay.position import Position
-from outbox_core.relay.suspects import has_suspects, singled_out
-from outbox_core.relay.unknown import UnknownClaims
+from outbox_core.relay.reach import GROWTH, Reach
+from outbox_core.relay.sweep import Sweeps
 from outbox_core.relay.wakeups import after_sweep
-from outbox_core.store import BEGINNING, Claim, KeyId, Leased, Place, Row, Span, Store
+from outbox_core.store import BEGINNING, END, Claim, Place, Row, Span, Store
 
 if TYPE_CHECKING:
     from outbox_core.observer import Event
-    from outbox_core.relay.admission import Admission
+    from outbox_core.relay.admission import Admission, Batch
     from outbox_core.relay.backoff import Backoff
     from outbox_core.relay.hand import Hand
     from outbox_core.relay.keys import Keys
     from outbox_core.relay.leaves import Leaf, Leaves
     from outbox_core.relay.settings import RelaySettings
+    from outbox_core.relay.unknown import UnknownClaims
     from outbox_core.relay.wakeups import Wakeups
     from outbox_core.table import TableName
 
-GROWTH: Final = 10
-"""How many times ``batch_size`` a claim may ask for while a backlog lasts."""
 _AHEAD: Final = 3
 """Claims' worth of rows that may be in hand when the next is sent: one is being dispatched, the others recorded."""
 _LOOK_SECONDS: Final = 0.25
 _REVIEWED_KEYS: Final = 500
-_LAST_SEQUENCE: Final = 2**63 - 1
+_SLOW_SECONDS: Final = 1.0
+"""A key whose messages wait for each other for so long is not claimed any more until they are done with."""
 
 
 class Claimer:
@@ -74,20 +71,24 @@ class Claimer:
         self._waiting_for = waiting_for
         self._observe = observe
         self._position = Position()
-        self._limit = settings.batch_size
+        self._sweeps = Sweeps(settings)
+        self._reach = Reach(settings)
+        self._reach_of_follows = Reach(settings)
         self._next_look = 0.0
-        self._next_sweep = 0.0
         self._next_patrol = 0.0
         self._next_review = 0.0
         self._reviewed_at = 0.0
-        self.unknown = UnknownClaims(
-            table, store, settings.database_timeout, lambda place: self._position.back_to((place,))
+        self._leasing = Leasing(
+            table, store, settings, keys, wakeups, self._position.back_to, observe=observe
         )
         self._halted = False
         self._led: int | None = None
         self._passed_over: Sequence[Leaf] = ()
-        self._cautious = False
-        """One row at a time: a message may be among them that takes its process down, and the others with it."""
+
+    @property
+    def unknown(self) -> UnknownClaims:
+        """Claims of which nobody knows what they leased."""
+        return self._leasing.unknown
 
     def halt(self) -> None:
         """Begin no claim any more: the relay stops."""
@@ -98,9 +99,14 @@ class Claimer:
         self._position.back_to(row.place for row in rows)
 
     def rewind(self) -> None:
-        """A destination is back, or the term is new: look at everything again."""
+        """A destination is back, or the term is new: read everything again."""
         self._position.rewind()
-        self._next_sweep = 0.0
+        self._sweeps.begin_anew()
+        self._wakeups.interrupt()
+
+    def look_for_one(self) -> None:
+        """A destination may be back. A message for it is wanted, to see, and nobody is to wait while it is found."""
+        self._sweeps.search()
         self._wakeups.interrupt()
 
     async def run(self) -> None:
@@ -117,7 +123,7 @@ class Claimer:
             if not busy:
                 # Neither a held key whose time has come nor a hint is a reason to hurry while nothing can be claimed.
                 hurry = self._can_claim
-                wake = self._keys.next_wake() if hurry else inf
+                wake = min(self._keys.next_wake(), self._sweeps.next_slice()) if hurry else inf
                 if hurry and self._wakeups.hinted_at > self._next_look - _LOOK_SECONDS:
                     # It may have been of a transaction that was open for long: only a look finds what that wrote.
                     wake = min(wake, self._next_look)
@@ -134,6 +140,8 @@ class Claimer:
 
     async def step(self) -> bool:
         """One round: what is due of held keys, then a claim. False when there is nothing more to do just now."""
+        if not self._halted:  # whoever may not claim just now still has to give back what it may have leased
+            await self.unknown.undo()
         if not self._can_claim:
             return False
         term = self._term()
@@ -143,14 +151,15 @@ class Claimer:
         if not self._has_room():
             await self._hand.wait_for_change(1.0)
             return True
-        await self.unknown.undo()
         await self._look()
         await self._review()
         followed = not self._halted and await self._follow()
         if self._halted:
             return followed
-        if self._cautious and self._hand.rows:
+        if self._leasing.cautious and self._hand.rows:
             return True
+        if self._leasing.unreadable.suspected:
+            return await self._read_blindly()
         return await self._read() or followed
 
     @property
@@ -161,114 +170,99 @@ class Claimer:
     def _has_room(self) -> bool:
         """Whether more may be claimed. What waits for a destination that does not answer keeps nobody else's place."""
         self._passed_over = ()
-        ahead = _AHEAD * max(self._limit, self._settings.batch_size)
-        if self._hand.has_room(0 if self._cautious else ahead):
+        ahead = _AHEAD * max(self._reach.limit, self._settings.batch_size)
+        if self._hand.has_room(0 if self._leasing.cautious else ahead):
             return True
-        self._passed_over = stuck = [] if self._cautious else self._leaves.stuck(clock.now())
-        return bool(stuck) and self._hand.has_room(ahead + self._waiting_for(stuck), shares=2)
+        if self._leasing.cautious:
+            return False
+        now = clock.now()
+        self._passed_over = stuck = self._leaves.stuck(now)
+        most = 2 * _AHEAD * GROWTH * self._settings.batch_size
+        slow = self._keys.hold_slow(now, now - _SLOW_SECONDS + self._settings.trusted)
+        waiting = self._waiting_for(stuck) + min(slow, most)
+        return bool(waiting) and self._hand.has_room(ahead + waiting, shares=2)
 
     async def _read(self) -> bool:
         began = clock.now()
-        sweeping = self._cautious or began >= self._next_sweep
-        place = self._position.sent()
-        batch = await self._lease(self._claim(since=BEGINNING if sweeping else place), {})
-        self._position.read(batch.leased.last if batch.full else None)
-        if sweeping:
-            self._next_sweep = after_sweep(began)
-        self._limit = self._next_limit(batch)
+        sweep = None if self._leasing.cautious else self._sweeps.in_turn(began)
+        if self._keys.crowded:
+            self._position.skip()
+        position = self._position.sent()
+        since = BEGINNING if self._leasing.cautious else position if sweep is None else sweep.place
+        reach = self._reach if sweep is None or since == position else sweep.reach
+        try:
+            until = await self._end_of(since, reach)
+            batch = await self._leasing.lease(self._claim(since, until, reach.limit), {})
+        except StorageError as error:
+            reach.failed(error)
+            if reach.too_far and sweep is not None:
+                sweep.pause()
+            elif reach.too_far:
+                self._position.skip()
+            raise
+        last = batch.leased.last if batch.full else None if until == END else until
+        of_use = batch.full and not self._keys.crowded
+        if sweep is None or sweep.read(last, position, began, of_use=of_use):
+            self._position.read(last)
+        reach.claimed(batch, clock.now() - began)
         await self._admit(batch)
-        return batch.full or self._cautious
+        return batch.full or self._leasing.cautious or last is not None
 
-    def _next_limit(self, batch: Batch) -> int:
-        usual, count = self._settings.batch_size, batch.leased.count
-        if not batch.full:
-            return usual
-        if batch.claim.limit < self._limit:
-            return self._limit  # a cautious claim says nothing about the backlog
-        if count >= batch.claim.limit:
-            return min(self._limit * 2, usual * GROWTH)
-        # Full by its bytes. The database writes out every row that it weighs: no more are worth it than might fit.
-        return min(self._limit, max(1, 2 * count))
+    async def _end_of(self, since: Place, reach: Reach) -> Place:
+        """How far a claim looks from a place: to the end, unless that was too far."""
+        if reach.span is None:
+            return END
+        end = await self._store.place_after(self._table, since, reach.span)
+        # Places before 1700 are not told apart.
+        return END if end is None or end <= since else end
+
+    async def _read_blindly(self) -> bool:
+        """Find out whether there is a row that cannot be read, which keeps claims from coming to their end."""
+        claim, keys = self._leasing.unreadable.taken(self._led if self._settings.single_active else None)
+        await self._admit(await self._leasing.lease(claim, keys))
+        self.rewind()
+        return True
 
     async def _follow(self) -> bool:
         if self._keys.next_wake() <= clock.now():
             # What was claimed before may have rows of these keys, and it is not known yet whether they are in order.
             self._admission.admit_all()
-        keys = self._keys.due(clock.now(), min(self._limit, self._settings.batch_size))
+        reach = self._reach_of_follows
+        keys = self._keys.due(clock.now(), min(reach.limit, self._settings.batch_size))
         if not keys:
             return False
-        batch = await self._lease(self._claim(since=BEGINNING), keys)
+        began = clock.now()
+        try:
+            batch = await self._leasing.lease(self._claim(since=BEGINNING, limit=reach.limit), keys)
+        except StorageError as error:
+            reach.failed(error)
+            raise
+        reach.claimed(batch, clock.now() - began)
         await self._admit(batch)
         return batch.leased.count > 0
 
     async def _admit(self, batch: Batch) -> None:
-        if self._cautious:
+        if self._leasing.cautious:
             await self._admission.admit_alone(batch)
         else:
             self._admission.admit_soon(batch)
 
-    def _claim(self, since: Place) -> Claim:
+    def _claim(self, since: Place, until: Place = END, limit: int = 1) -> Claim:
         settings = self._settings
         return Claim(
             token=uuid7(),
             term=self._led if settings.single_active else None,
-            limit=1 if self._cautious else self._limit,
+            limit=1 if self._leasing.cautious else limit,
             max_bytes=settings.batch_bytes,
             lock_ttl=settings.lock_ttl,
             since=since,
+            until=until,
             held=self._keys.held() if settings.single_active else (),
             shut=self._leaves.shut_topics(self._passed_over),
             in_hand=self._hand.tokens if settings.single_active else (),
             apart=self._hand.apart if settings.single_active else (),
             dead_too=settings.on_dead == "block",
         )
-
-    async def _lease(self, claim: Claim, keys: Mapping[KeyId, int]) -> Batch:
-        """Lease rows. A claim whose outcome is not known is remembered, to be undone."""
-        # The store carries its calls through: here is where a stop is heard between two of them.
-        await anyio.lowlevel.checkpoint_if_cancelled()
-        started = clock.now()
-        try:
-            leased = await self._leased(claim, keys)
-            kept = await self._single_out(leased) if leased.recovered else leased
-        except BaseException:  # a cancellation, too, may have leased rows
-            self.unknown.add(claim, keys)
-            for key_id in keys:
-                self._keys.retry(key_id, clock.now())
-            raise
-        if leased.count:
-            self._wakeups.worked()
-            self._observe(Claimed(self._table, leased.count, leased.bytes, clock.now() - started))
-        self._cautious = kept.recovered and has_suspects(kept, self._settings.max_attempts)
-        # The store weighs rows as they are kept, which can be several times their size here.
-        full = kept is leased and (leased.count >= claim.limit or leased.bytes * 4 >= claim.max_bytes)
-        return Batch(claim, kept, keys, started + self._settings.trusted, full)
-
-    async def _leased(self, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
-        """Of keys from which nothing came it is found out who is before, and when: it may have been a moment early."""
-        if not keys:
-            return await self._store.claim(self._table, claim)
-        leased = await self._store.follow(self._table, claim, keys)
-        came = {row.key_id for row in leased.rows()}
-        missing = [Span(key_id, _LAST_SEQUENCE) for key_id in keys if key_id not in came]
-        if not missing:
-            return leased
-        first = await self._store.predecessors(self._table, claim, missing)
-        return replace(leased, hidden={**leased.hidden, **first})
-
-    async def _single_out(self, leased: Leased) -> Leased:
-        """Keep one row of a claim that has suspects among its rows. The others are back, attempts refunded and on
-        record, before it is dispatched: if it takes the process down, it does so at its own cost alone."""
-        alone, others = singled_out(leased, self._settings.max_attempts)
-        if others:
-            leases = [row.lease for row in others]
-            lost = await self._store.release(self._table, leases, restamp=not self._settings.single_active)
-            self.returned(others)
-            report_lost(self._table, others, lost, "release", self._observe)
-            if len(lost) < len(others):
-                reason = "a message that may crash its relay goes alone"
-                self._observe(Released(self._table, len(others) - len(lost), reason))
-        return alone
 
     async def _look(self) -> None:
         now = clock.now()
@@ -292,7 +286,7 @@ class Claimer:
             found = await self._store.predecessors(
                 self._table,
                 self._claim(since=BEGINNING),
-                [Span(key_id, _LAST_SEQUENCE) for key_id in keys],
+                [Span(key_id, LAST_SEQUENCE) for key_id in keys],
             )
             self._keys.reviewed(keys, found, clock.now())
         self._next_review = after_sweep(now)

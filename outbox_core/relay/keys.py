@@ -19,6 +19,7 @@ MAX_HELD_IN_CLAIM: Final = 20_000
 _FIRST_STEP: Final = 1
 _STEP_GROWTH: Final = 8
 _MAX_FOLLOWED: Final = 500
+_LOOK_SECONDS: Final = 0.25
 _SOON: Final = 0.5
 """Waits that end in so many seconds anyway are not worth a second look."""
 
@@ -53,6 +54,8 @@ class Keys:
         self._wakes: list[tuple[float, KeyId]] = []
         self._held_count = 0
         self._turn = 0
+        self._slow_rows = 0
+        self._next_look = 0.0
 
     def held(self) -> list[KeyId]:
         """The keys a claim is to pass over."""
@@ -60,6 +63,11 @@ class Keys:
             return []
         found = [key_id for key_id, key in self._keys.items() if key.wake is not None]
         return found[:MAX_HELD_IN_CLAIM]
+
+    @property
+    def crowded(self) -> bool:
+        """Whether more keys are held than a claim can be told."""
+        return self._held_count > MAX_HELD_IN_CLAIM
 
     def holds(self, key_id: KeyId | None) -> bool:
         """Whether a key is held, and so followed in its time."""
@@ -86,6 +94,19 @@ class Keys:
             wanted[key_id] = min(self._keys[key_id].step, limit)
             limit -= wanted[key_id]
         return wanted
+
+    def hold_slow(self, now: float, expire: float) -> int:
+        """Hold keys whose next row has been waiting for another for a second, that is, whose lease will ``expire`` by
+        then: claims are to bring no more of these keys, and they are followed when the last row is done with. How many
+        rows wait in such keys, as of the last look."""
+        if now >= self._next_look:
+            self._next_look = now + _LOOK_SECONDS
+            slow = [key for key in self._keys.values() if key.queue and key.queue[0].expires <= expire]
+            for key in slow:
+                if key.wake is None:
+                    self._hold(key, now, firm=True)
+            self._slow_rows = sum(len(key.queue) for key in slow)
+        return self._slow_rows
 
     def waiting(self, now: float, limit: int) -> list[KeyId]:
         """Held keys that wait for their first message's time, taken in turn, at most ``limit``."""

@@ -13,19 +13,20 @@ from outbox_core.observer import PoolerDetected
 from outbox_core.relay import clock
 from outbox_core.relay.admission import Admission
 from outbox_core.relay.breaker import BreakerState
-from outbox_core.relay.budget import Budget
-from outbox_core.relay.claimer import GROWTH, Claimer
+from outbox_core.relay.claimer import Claimer
 from outbox_core.relay.completer import Completer
 from outbox_core.relay.hand import Hand
 from outbox_core.relay.keys import Keys
 from outbox_core.relay.leader import Leader
 from outbox_core.relay.outlet import Outlet
+from outbox_core.relay.reach import GROWTH
 from outbox_core.relay.settlement import Settlement
 from outbox_core.relay.wakeups import Wakeups
 
 if TYPE_CHECKING:
     from outbox_core.observer import Event
     from outbox_core.relay.backoff import Backoff
+    from outbox_core.relay.budget import Budget
     from outbox_core.relay.leaves import Leaf, Leaves
     from outbox_core.relay.settings import RelaySettings
     from outbox_core.store import KeyId, Row, Store
@@ -129,12 +130,14 @@ class Lane:
             if self._completer.refusals >= _MOST_FAILURES and self._completer.refusal is not None:
                 raise self._completer.refusal
             if not self._leads:
+                if self.leader.failures >= _MOST_FAILURES and self.leader.failure is not None:
+                    raise self.leader.failure
                 if not patient and self.leader.refused:
                     return
                 confirmed = False
                 await self.leader.wait_for_change(_MOMENT)
             elif await self._stepped():
-                confirmed = False
+                confirmed = confirmed and not self.hand.rows
             elif self.hand.rows:
                 confirmed = False
                 await self.hand.wait_for_change(_MOMENT)
@@ -204,6 +207,9 @@ class Lane:
             if meta.attempts > max_attempts:
                 self._settlement.bury(row)
                 continue
+            if row.unreadable is not None:
+                self._settlement.unreadable(row, row.unreadable)
+                continue
             if outlet is None or meta.topic != topic:
                 topic = meta.topic
                 try:
@@ -247,15 +253,19 @@ class Lane:
 
     def _leaf_changed(self, leaf: Leaf) -> None:
         outlet = self._outlets.get(leaf)
-        if outlet is None:
-            return
         if leaf.is_open:
-            self._keep_from(leaf, outlet.flush())
-        else:
-            for key_id in self._kept.pop(leaf, ()):
-                self._keys.retry(key_id, clock.now())
+            if outlet is not None:
+                self._keep_from(leaf, outlet.flush())
+            return
+        for key_id in self._kept.pop(leaf, ()):
+            self._keys.retry(key_id, clock.now())
+        if outlet is not None:
             outlet.poke()
+        # Also who has had no row for it: those that came while it was away were passed over.
+        if leaf.breaker.state is BreakerState.CLOSED:
             self.claimer.rewind()
+        else:
+            self.claimer.look_for_one()
 
     def _resolved(self, rows: Sequence[Row]) -> None:
         self._keys.resolved(rows, clock.now())
@@ -263,31 +273,12 @@ class Lane:
         self.hand.drop(rows)
 
     def _released(self, rows: Sequence[Row]) -> None:
-        # Those of held keys are followed. If there are more of these than a claim can be told, it would take them
-        # again and again, and come to nobody else.
-        self.claimer.returned([row for row in rows if not self._keys.holds(row.key_id)])
-
-
-def lanes_for(
-    tables: Sequence[TableName],
-    store: Store,
-    settings: RelaySettings,
-    backoff: Backoff,
-    leaves: Leaves,
-    observe: Callable[[Event], None],
-    crashed: Callable[[BaseException], None],
-) -> list[Lane]:
-    """A lane for each table, with one budget of dispatches for all, and woken by the store's hints."""
-    budget = Budget(settings.concurrency, shared=leaves.many or len(tables) > 1)
-    lanes = {
-        table: Lane(table, store, settings, backoff, leaves, observe, crashed, budget=budget)
-        for table in tables
-    }
-
-    def hinted(table: TableName | None) -> None:
-        for name, lane in lanes.items():
-            if table is None or name == table:
-                lane.wakeups.hint()
-
-    store.listen(hinted)
-    return list(lanes.values())
+        # Those of held keys are followed, and those of a destination that is away are read again when it is back. If
+        # there are many of these, claims would come past them again and again, and to nobody else.
+        self.claimer.returned(
+            [
+                row
+                for row in rows
+                if not self._keys.holds(row.key_id) and not self._leaves.is_shut(row.message.meta.topic)
+            ]
+        )

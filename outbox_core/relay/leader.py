@@ -33,6 +33,9 @@ class Leader:
         self._changed = anyio.Event()
         self.refused = False
         """Whether the last campaign found another leader."""
+        self.failures = 0
+        """How many campaigns in a row the database did not let end, the last of them for this:"""
+        self.failure: StorageError | None = None
         self.term: int | None = None
         """The present term, None while standing by."""
 
@@ -57,8 +60,10 @@ class Leader:
         try:
             term = await self._election.campaign()
         except StorageError as error:
+            self.failures, self.failure = self.failures + 1, error
             self._observe(Reconnecting(self._table, str(error), self._interval))
             return
+        self.failures = 0
         self.refused = term is None
         if term is not None:
             self._set(term)

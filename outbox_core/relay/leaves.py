@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -16,11 +17,13 @@ from outbox_core.dispatcher import (
     FunctionDispatcher,
     Probing,
     Routing,
+    check_dispatches,
     name_of,
 )
 from outbox_core.relay import clock
-from outbox_core.relay.bounded import ended_within, failed
+from outbox_core.relay.bounded import ended_within
 from outbox_core.relay.breaker import Breaker, BreakerState
+from outbox_core.relay.summaries import why_failed
 
 if TYPE_CHECKING:
     from outbox_core.meta import DispatchedMessage
@@ -33,6 +36,7 @@ PROBE_SECONDS: Final = 5.0
 
 _STUCK_SECONDS: Final = 1.0
 _MOST_DEAF: Final = 3
+_logger: Final = logging.getLogger("outbox_core.relay")
 MOST_TOPICS: Final = 10_000
 """Topics that are remembered. Where they are made from ids there is no end of them."""
 
@@ -54,6 +58,9 @@ class Leaf:
         self.topics: set[str] = set()
         self._changed = changed
         self._opened = anyio.Event()
+        self._probing = dispatcher if isinstance(dispatcher, Probing) else None
+        self._said: str | None = None
+        """Why the last probe of this outage failed, as it was logged."""
         self._deaf: set[asyncio.Task[None]] = set()
         """Probes that were left behind and have not ended yet."""
         self._alone: Row | None = None
@@ -120,9 +127,17 @@ class Leaf:
         self._changed(self)
         return news
 
+    def doubt(self, now: float) -> bool:
+        """A suspect says that the destination is away. True when that is news."""
+        news = self.breaker.doubt(now)
+        self._opened.set()
+        self._changed(self)
+        return news
+
     def acknowledged(self, now: float) -> bool:
         """A message arrived. True when that ends an outage."""
         if self.breaker.acknowledged(now):
+            self._said = None
             self._changed(self)
             return True
         return False
@@ -130,25 +145,30 @@ class Leaf:
     def refused(self) -> bool:
         """A message was refused, by whomever. True when that ends an outage."""
         if self.breaker.refused():
+            self._said = None
             self._changed(self)
             return True
         return False
 
     async def probe(self, timeout: float) -> bool:
         """Ask for a sign of life; true without asking when the dispatcher cannot ask."""
-        if not isinstance(self.dispatcher, Probing) or not self.probes:
+        if self._probing is None or not self.probes:
             return True
-        task = asyncio.create_task(_asked(self.dispatcher), name=f"outbox-probe-{self.name}")
+        task = asyncio.create_task(_asked(self._probing), name=f"outbox-probe-{self.name}")
         in_time = await ended_within(task, timeout, f"the probe of {self.name}")
         if not task.done():
             self._deaf.add(task)
             task.add_done_callback(self._deaf.discard)
-        return in_time and not failed(task)
+        why = why_failed(task) if in_time else f"not answered within {timeout:g} s"
+        if why is not None and why != self._said:
+            self._said = why
+            _logger.warning("the probe of %s failed: %s", self.name, why)
+        return why is None
 
     @property
     def probes(self) -> bool:
         """Whether it can be asked: not if it cannot be heard any more, and others are left behind for each asking."""
-        return isinstance(self.dispatcher, Probing) and len(self._deaf) < _MOST_DEAF
+        return self._probing is not None and len(self._deaf) < _MOST_DEAF
 
     async def watch(self, probe_timeout: float) -> None:
         """While the destination is away, look from time to time whether it is back. Runs until cancelled."""
@@ -208,9 +228,19 @@ class Leaves:
         leaves = self._by_dispatcher.values()
         return [topic for leaf in leaves if leaf.is_open or leaf in more for topic in leaf.topics]
 
+    def is_shut(self, topic: str) -> bool:
+        """Whether the destination of a topic is away, as far as seen."""
+        leaf = self._by_topic.get(topic)
+        return leaf is not None and leaf.is_open
+
     def stuck(self, now: float) -> list[Leaf]:
         """Destinations that do not answer, where there are others."""
         return [leaf for leaf in self._by_dispatcher.values() if leaf.is_stuck(now)] if self.many else []
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a message is with a dispatcher."""
+        return any(leaf.in_flight for leaf in self._by_dispatcher.values())
 
     @property
     def all_away(self) -> bool:
@@ -220,6 +250,8 @@ class Leaves:
     def _leaf(self, dispatcher: Dispatcher) -> Leaf:
         leaf = self._by_dispatcher.get(id(dispatcher))
         if leaf is None:
+            # Its probe is not looked at: messages that it can deliver must not fail for that.
+            check_dispatches(dispatcher)
             backoff = self._backoff
             if isinstance(dispatcher, Probing):
                 backoff = replace(backoff, cap=min(backoff.cap, PROBE_SECONDS))

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from outbox_core.errors import DispatchTimeout, RelayFailed
-from outbox_core.relay.bounded import OVERTIME_SECONDS, ended_within
+from outbox_core.relay import clock
+from outbox_core.relay.bounded import OVERTIME_SECONDS, ended_by, ended_within
+from outbox_core.relay.endings import first
+from outbox_core.relay.summaries import summary_of
 
 if TYPE_CHECKING:
     from outbox_core.dispatcher import Managed
@@ -18,17 +21,21 @@ if TYPE_CHECKING:
 OPENING_SECONDS: Final = 8.0
 """What a dispatcher has at least: longer than adapters try to connect, for which a broker that is away is no error."""
 _LEAST_SECONDS: Final = 0.1
+_NOTE_BYTES: Final = 1024
 
 
 @asynccontextmanager
 async def opened(
     dispatcher: Managed,
     start_seconds: float,
-    seconds_to_close: Callable[[], float],
+    close_by: Callable[[float], float],
     cancelled: Callable[[], None],
     crashed: Callable[[BaseException], None],
 ) -> AsyncGenerator[None]:
     """Enter the dispatcher, and leave it whatever happens; leaving is cut off when its time is over.
+
+    ``close_by`` tells of the moment when leaving began when it has to be over, and may say another time while it lasts.
+    What leaving raises does not take the place of what ended the block: it is a note of that.
 
     Both happen in one task, as task groups of its own demand, and not in the relay's, which it must not be able to
     keep. While it is open, ``cancelled`` is called when somebody cancels that task, and ``crashed`` when it ends.
@@ -37,9 +44,16 @@ async def opened(
     try:
         await keeper.enter(start_seconds)
         yield
-    finally:
-        with anyio.CancelScope(shield=True):
-            await keeper.leave(max(seconds_to_close() - OVERTIME_SECONDS, _LEAST_SECONDS))
+    except BaseException as error:
+        try:
+            with anyio.CancelScope(shield=True):
+                await keeper.leave(close_by)
+        except Exception as closing:
+            if first(closing) is not error:
+                error.add_note(f"closing the dispatcher failed, too: {summary_of(closing, b'', _NOTE_BYTES)}")
+        raise
+    with anyio.CancelScope(shield=True):
+        await keeper.leave(close_by)
 
 
 class _Keeper:
@@ -62,19 +76,27 @@ class _Keeper:
         if self._entered.done():
             return
         self._leaving.set()  # what comes later comes too late
-        if self._task.done() and not self._task.cancelled():
+        if self._task.cancelled():
+            raise RelayFailed(
+                "the dispatcher's __aenter__ ended with CancelledError: what it waited for was cancelled, and not by"
+                " the relay; look there, or let it raise an error that says what is wrong"
+            )
+        if self._task.done():
             self._task.result()
         raise DispatchTimeout(f"the dispatcher did not start within {seconds:g} s")
 
-    async def leave(self, seconds: float) -> None:
+    async def leave(self, close_by: Callable[[float], float]) -> None:
         """Close it, or leave it behind when its time is over. Raises what its closing raises."""
         self._leaving.set()
         if not self._entered.done():
             await ended_within(self._task, 0.0, "the opening of the dispatcher")
             return
-        if await ended_within(self._task, seconds, "the closing of the dispatcher") and not (
-            self._task.cancelled()
-        ):
+        began = clock.now()
+
+        def over() -> float:
+            return max(close_by(began) - OVERTIME_SECONDS, began + _LEAST_SECONDS)
+
+        if await ended_by(self._task, over, "the closing of the dispatcher") and not self._task.cancelled():
             self._task.result()
 
     async def _keep(self) -> None:

@@ -46,6 +46,7 @@ class Position:
             # The first look, or a clock that was set back: nothing is known about what is running or stamped.
             self._first_seen = dict.fromkeys(tick.running, BEGINNING[0])
             self._last_look = tick.now
+            self._base = BEGINNING
             self.rewind()
             return
         gone = [self._first_seen.pop(xid) for xid in self._first_seen.keys() - tick.running]
@@ -69,6 +70,10 @@ class Position:
     def rewind(self) -> None:
         """Read from the very beginning next time."""
         self.back_to((BEGINNING,))
+
+    def skip(self) -> None:
+        """What lies behind cannot be read in time: read on from what is new, and leave the rest to sweeps."""
+        self.place = max(self.place, self._base)
 
 
 def _before(moment: datetime) -> Place:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import signal
-import threading
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
-from math import inf
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -18,10 +14,13 @@ from outbox_core.errors import ConfigError, RelayFailed
 from outbox_core.monitor import MonitorSettings
 from outbox_core.observers.logging import LoggingObserver
 from outbox_core.relay.chores import Chores
+from outbox_core.relay.endings import log_death
 from outbox_core.relay.health import Health, HealthLimits, Vitals
 from outbox_core.relay.run import Run
-from outbox_core.relay.settings import RelaySettings
+from outbox_core.relay.settings import RelaySettings, check_seconds
+from outbox_core.relay.signals import stop_on_signals
 from outbox_core.relay.state import RelayState
+from outbox_core.stores.postgres.connecting import connect_arguments
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 from outbox_core.upkeep import Kept
@@ -35,7 +34,6 @@ DEFAULT_GRACE: Final = 20.0
 _CLEANER: Final = CleanerSettings()
 _MONITOR: Final = MonitorSettings()
 _LIMITS: Final = HealthLimits()
-_logger: Final = logging.getLogger("outbox_core.relay")
 
 
 class Relay:
@@ -103,7 +101,7 @@ class Relay:
         self._task = task = asyncio.create_task(run.main(), name="outbox-relay")
         try:
             await run.wait_until_running(task)
-            task.add_done_callback(_log_death)
+            task.add_done_callback(log_death)
         except BaseException:
             self._task = None
             task.cancel()
@@ -118,9 +116,7 @@ class Relay:
 
         Does nothing when the relay is not running. A second call with a shorter grace shortens the first.
         """
-        given: object = grace
-        if not isinstance(given, int | float) or not 0 <= given < inf:
-            raise ConfigError(f"grace must be a number of seconds that is not negative, got {given!r}")
+        check_seconds("grace", grace)
         run = self._own_run()
         if run is not None:
             await run.stop(grace)
@@ -138,17 +134,25 @@ class Relay:
                 raise RelayFailed("the relay ended with an error") from error
 
     async def run(self, *, grace: float = DEFAULT_GRACE, signals: bool = True) -> None:
-        """Run in the foreground until cancelled or stopped. SIGTERM and SIGINT stop it, with ``grace``."""
+        """Run in the foreground until cancelled or stopped. SIGTERM and SIGINT stop it, with ``grace``; each further
+        one hurries it, as `stop` with 0 does.
+
+        At the end their handlers are those that were there before. Only such as were set with the event loop's
+        ``add_signal_handler`` cannot be read, so that they are lost: who has some passes ``signals=False``, and has
+        them call `stop`.
+        """
+        check_seconds("grace", grace)
         run = self._begin()
-        with _stop_on_signals(run, grace) if signals else _nothing():
+        with stop_on_signals(run.request_stop, grace) if signals else nullcontext():
             await run.main(grace=grace)
 
     async def run_once(self, *, timeout: float = 300.0) -> int:
         """Deliver what is due, wait for its outcome and return how many messages were published: for a cron job.
 
-        What is not delivered after ``timeout`` seconds is left to the next time, and tables that another relay leads
-        are left to that.
+        What is not begun after ``timeout`` seconds is left to the next time; what is in dispatch then may take its
+        ``dispatch_timeout``. Tables that another relay leads are left to that.
         """
+        check_seconds("timeout", timeout)
         run = self._begin()
         await run.drain(timeout, patient=False)
         return run.published
@@ -156,14 +160,15 @@ class Relay:
     async def drain(self, *, timeout: float = 60.0) -> int:
         """Deliver until nothing is due any more and return how many messages were published: for tests.
 
-        Raises TimeoutError when that takes longer than ``timeout`` seconds. When the only destination is away it
-        returns: what is left is not due before the destination is tried again.
+        Raises TimeoutError when that takes longer than ``timeout`` seconds: what is in dispatch then has a second to
+        end. When the only destination is away it returns: what is left is not due before that is tried again.
         """
+        check_seconds("timeout", timeout)
         run = self._begin()
         if not await run.drain(timeout, patient=True):
             raise TimeoutError(
                 f"not everything that is due was delivered within {timeout:g} s ({run.published} messages were):"
-                " the dispatcher is slow, or another relay leads"
+                " the dispatcher is slow, or another relay leads, or the database does not answer"
             )
         return run.published
 
@@ -213,7 +218,7 @@ class Relay:
         given: object = dsn
         if not isinstance(given, str) or not given.startswith(("postgresql://", "postgres://")):
             raise ConfigError("the database URL must be a str that begins with postgresql://")
-        owned = {"timeout", "command_timeout", "statement_cache_size"} & set(connect or ())
+        owned = {"timeout", "command_timeout", "statement_cache_size"} & set(connect_arguments(connect))
         if owned:
             raise ConfigError(
                 f"connect must not have {', '.join(sorted(owned))}: set database_timeout instead"
@@ -261,32 +266,3 @@ def _tables(table: str | TableName | None, tables: Sequence[str | TableName]) ->
     if len(set(parsed)) != len(parsed):
         raise ConfigError(f"a table is named twice: {', '.join(map(str, parsed))}")
     return parsed
-
-
-def _log_death(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _logger.critical(
-            "the relay ended with %s; nothing is delivered until it is started again",
-            type(error).__name__,
-            exc_info=error,
-        )
-
-
-@contextmanager
-def _stop_on_signals(run: Run, grace: float) -> Generator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, run.request_stop, grace)
-    try:
-        yield
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-
-
-@contextmanager
-def _nothing() -> Generator[None]:
-    yield

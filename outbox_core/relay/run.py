@@ -9,24 +9,27 @@ from datetime import UTC, datetime
 from functools import partial
 from math import inf
 from random import random as system_random
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
 from outbox_core.dispatcher import Dispatcher, Managed
-from outbox_core.errors import RelayFailed, StorageError, StorageTimeout
-from outbox_core.observer import Observer, Reconnecting, Stopped
+from outbox_core.errors import RelayFailed, StorageTimeout
+from outbox_core.observer import Observer, Stopped
 from outbox_core.relay import clock
 from outbox_core.relay.audience import Audience
 from outbox_core.relay.backoff import Backoff
-from outbox_core.relay.lane import Lane, lanes_for
+from outbox_core.relay.duties import until_drained, until_stopped
+from outbox_core.relay.endings import first, log_failed_stop
+from outbox_core.relay.lanes import lanes_for
 from outbox_core.relay.leaves import Leaf, Leaves
+from outbox_core.relay.listening import keep_listening
 from outbox_core.relay.opening import OPENING_SECONDS, opened
-from outbox_core.relay.settings import HEARTBEATS
 from outbox_core.relay.state import RelayState
 
 if TYPE_CHECKING:
     from outbox_core.relay.chores import Chores
+    from outbox_core.relay.lane import Lane
     from outbox_core.relay.settings import RelaySettings
     from outbox_core.store import Store
     from outbox_core.table import TableName
@@ -82,27 +85,26 @@ class Run:
     async def drain(self, timeout: float, *, patient: bool) -> bool:
         """Run until nothing is due any more or a stop is asked for; false when that took longer than ``timeout``.
 
-        A ``patient`` one waits for tables that another relay leads.
+        A ``patient`` one waits for tables that another relay leads, and what is in dispatch when its time is over has a
+        second to end; otherwise it has ``dispatch_timeout``, as always.
         """
-        limit = anyio.CancelScope()
+        late = False
+
+        def time_is_over() -> None:  # not by a cancellation: calls of the database are carried through
+            nonlocal late
+            late = True
+            busy = not patient and self._leaves.in_flight
+            self.request_stop(self._settings.dispatch_timeout if busy else _CANCELLED_GRACE)
 
         async def drained(lanes: Sequence[Lane]) -> None:
-            async with anyio.create_task_group() as draining:
-
-                async def give_up() -> None:
-                    await self._stop_asked.wait()
-                    draining.cancel_scope.cancel()
-
-                draining.start_soon(give_up)
-                limit.deadline = clock.now() + timeout
-                with limit:
-                    async with anyio.create_task_group() as all_lanes:
-                        for lane in lanes:
-                            all_lanes.start_soon(partial(lane.drain, patient=patient))
-                draining.cancel_scope.cancel()
+            limit = self.loop.call_later(timeout, time_is_over)
+            try:
+                await until_drained(lanes, self._stop_asked, patient=patient)
+            finally:
+                limit.cancel()
 
         await self._guarded(drained, _CANCELLED_GRACE)
-        return not limit.cancelled_caught
+        return not late
 
     def request_stop(self, grace: float) -> None:
         """Ask for a stop without waiting for it. A shorter grace shortens an earlier one."""
@@ -147,6 +149,7 @@ class Run:
             if not task.done():
                 self.request_stop(grace)
                 await self._finish(task)
+                log_failed_stop(task)
             raise
         finally:
             self.state = RelayState.STOPPED
@@ -169,23 +172,29 @@ class Run:
             async with AsyncExitStack() as stack:
                 with self._starting:
                     await self._open(stack)
-                if self._stop_asked.is_set():
-                    return
-                self._lanes = self._make_lanes()
-                if self.state is RelayState.STARTING:
-                    self.state = RelayState.RUNNING
-                self._running.set()
-                await self._lead(work)
+                if not self._stop_asked.is_set():
+                    await self._serve(work)
+                # In here, so that what the closing of the dispatcher raises does not take its place.
+                if self._crash is not None:
+                    raise self._crash
         except BaseExceptionGroup as group:
-            raise _first(group) from None
+            raise first(group) from None
         finally:
             with anyio.CancelScope(shield=True):
                 await self._store.close()
             in_hand = {lane.table: lane.hand.rows for lane in self._lanes}
             for table in self._tables:
                 self._observe(Stopped(table, datetime.now(UTC), in_hand.get(table, 0)))
-        if self._crash is not None:
-            raise self._crash
+
+    async def _serve(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> None:
+        self._lanes = self._make_lanes()
+        if self.state is RelayState.STARTING:
+            self.state = RelayState.RUNNING
+        self._running.set()
+        try:
+            await self._lead(work)
+        except BaseExceptionGroup as group:
+            raise first(group) from None
 
     async def _open(self, stack: AsyncExitStack) -> None:
         try:
@@ -197,27 +206,28 @@ class Run:
             start_seconds = max(self._settings.dispatch_timeout, OPENING_SECONDS)
             stop = partial(self.request_stop, _CANCELLED_GRACE)
             await stack.enter_async_context(
-                opened(self._dispatcher, start_seconds, self._seconds_to_close, stop, self._crashed)
+                opened(self._dispatcher, start_seconds, self._close_by, stop, self._crashed)
             )
 
-    def _seconds_to_close(self) -> float:
-        return min(self._deadline - clock.now(), 5.0) + _CLOSING_SECONDS
+    def _close_by(self, began: float) -> float:
+        """When the dispatcher's closing, begun then, is to be over; a shorter grace meanwhile makes it earlier."""
+        return min(self._deadline, began + 5.0) + _CLOSING_SECONDS
 
     def _make_lanes(self) -> list[Lane]:
         settings = self._settings
         backoff = Backoff(settings.backoff_base, settings.backoff_cap, settings.backoff_jitter, self._random)
-        self._leaves = Leaves(self._dispatcher, backoff, settings.dispatch_timeout)
-        return lanes_for(
-            self._tables, self._store, settings, backoff, self._leaves, self._observe, self._crashed
-        )
+        self._leaves = leaves = Leaves(self._dispatcher, backoff, settings.dispatch_timeout)
+        return lanes_for(self._tables, self._store, settings, backoff, leaves, self._observe, self._crashed)
 
     async def _lead(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> None:
         async with anyio.create_task_group() as leaders:
             if self._settings.single_active:
                 for lane in self._lanes:
-                    leaders.start_soon(lane.leader.run)
+                    leaders.start_soon(self._watched, lane.leader.run)
             else:
-                leaders.start_soon(self._keep_listening)
+                takeover = self._settings.takeover
+                listening = partial(keep_listening, self._store, self._tables[0], takeover, self._observe)
+                leaders.start_soon(self._watched, listening)
             await self._complete(work)
             leaders.cancel_scope.cancel()
 
@@ -225,7 +235,7 @@ class Run:
         failure: Exception | None = None
         async with anyio.create_task_group() as completers:
             for lane in self._lanes:
-                completers.start_soon(lane.complete)
+                completers.start_soon(self._record, lane)
             try:
                 await self._claim(work)
                 self._deadline = min(self._deadline, clock.now() + self._settings.dispatch_timeout + 5.0)
@@ -267,31 +277,24 @@ class Run:
                 self._leaves.found = None
             claimers.cancel_scope.cancel()
 
-    async def _keep_listening(self) -> None:
-        """Without elections, which use the same session, something must see to it that hints can still arrive."""
-        while True:
-            try:
-                await self._store.attend()
-            except StorageError as error:
-                self._observe(Reconnecting(self._tables[0], str(error), self._settings.takeover / HEARTBEATS))
-            await anyio.sleep(self._settings.takeover / HEARTBEATS)
-
     async def _until_stopped(self, lanes: Sequence[Lane]) -> None:
-        async with anyio.create_task_group() as claiming:
-            for lane in lanes:
-                claiming.start_soon(lane.claim)
-            for chore in self._chores.of(self._store, self._tables, self._observe):
-                claiming.start_soon(chore)
-            await self._stop_asked.wait()
-            claiming.cancel_scope.cancel()
+        chores = self._chores.of(self._store, self._tables, self._observe)
+        await until_stopped(lanes, chores, self._stop_asked)
+
+    async def _record(self, lane: Lane) -> None:
+        """Put a lane's outcomes on record. If that dies, what it was at is left to its lease, and the rest is not."""
+        if not await self._watched(lane.complete):
+            await self._watched(lane.complete)
+
+    async def _watched(self, part: Callable[[], Awaitable[None]]) -> bool:
+        """Do a part of the work. If it dies the relay stops in order, so that no row stays leased: false, then."""
+        try:
+            await part()
+        except Exception as error:
+            self._crashed(error)
+            return False
+        return True
 
     def _crashed(self, error: BaseException) -> None:
-        self._crash = self._crash or error
+        self._crash = self._crash or first(error)
         self.request_stop(0.0)
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error that ended the run: what came with it is of no more use to whoever reads it."""
-    error = group.exceptions[0]
-    nested = isinstance(error, BaseExceptionGroup)
-    return _first(cast("BaseExceptionGroup[BaseException]", error)) if nested else error

@@ -58,14 +58,15 @@ class RelaySettings:
     """A leader that has fallen silent for so long is replaced. Not shorter than ``database_timeout``."""
     on_published: Literal["mark", "delete"] = "mark"
     on_dead: Literal["skip", "block"] = "skip"
-    """Whether the messages behind a dead one of the same key go on or wait; relays side by side know no order."""
+    """Whether the messages behind a dead one of the same key go on or wait. Relays side by side know no order, so that
+    nothing can wait there: ``"block"`` needs ``single_active``."""
 
     def __post_init__(self) -> None:
         problems = [
             problem for setting in fields(self) if (problem := self._flaw(setting.name, str(setting.type)))
         ]
         # What does not fit together can only be told of values that make sense by themselves.
-        if problems := problems or [*self._check_lease(), *self._check_takeover()]:
+        if problems := problems or [*self._check_lease(), *self._check_takeover(), *self._check_order()]:
             raise ConfigError("; ".join(problems))
 
     def _flaw(self, name: str, kind: str) -> str | None:
@@ -102,10 +103,23 @@ class RelaySettings:
                 " wait for; raise takeover or lower database_timeout"
             )
 
+    def _check_order(self) -> Iterator[str]:
+        if self.on_dead == "block" and not self.single_active:
+            yield (
+                "on_dead='block' needs single_active=True: relays side by side keep no order, so no message would wait"
+                " behind a dead one; set single_active=True or on_dead='skip'"
+            )
+
     @property
     def trusted(self) -> float:
         """For how long after a claim was sent a dispatch of its rows may still start."""
         return self.lock_ttl - self.dispatch_timeout - self.database_timeout - MARGIN
+
+
+def check_seconds(name: str, value: object) -> None:
+    """Refuse what is no duration: another type, less than nothing, not a number, without end."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ConfigError(f"{name} must be a number of seconds that is not negative, got {value!r}")
 
 
 def _check_type(name: str, kind: str, value: object) -> str | None:

@@ -12,6 +12,7 @@ import anyio.lowlevel
 
 from outbox_core.errors import (
     BrokerUnavailable,
+    ContentUnreadable,
     DispatchInterrupted,
     DispatchTimeout,
     LeaseExhausted,
@@ -90,9 +91,9 @@ class Settlement:
         else:
             if isinstance(outcome, PermanentError | RetryAfter) and leaf.refused():
                 self._observe(BreakerClosed(self._table, leaf.name, now - leaf.breaker.opened_at))
-            if leaf.breaker.suspects and self._is_last(row, outcome):
-                leaf.breaker.forget(row.id)
-            self._put_off(row, outcome, seconds)
+            if isinstance(outcome, BrokerUnavailable) and not self._is_last(row, outcome):
+                self._see_first(leaf, row, outcome)
+            self._charge(leaf, row, outcome, seconds)
 
     def bury(self, row: Row) -> None:
         """The row has no attempt left: its last one ended without an outcome, or it was allowed more before."""
@@ -106,6 +107,10 @@ class Settlement:
 
     def unroutable(self, row: Row, error: BaseException) -> None:
         """No destination could be found for the row: a failure of its own, and nobody else's."""
+        self._put_off(row, error, 0.0)
+
+    def unreadable(self, row: Row, error: BaseException) -> None:
+        """The database cannot hand out the row's content, now or ever."""
         self._put_off(row, error, 0.0)
 
     def give_back(self, rows: Sequence[Row], reason: str, wake: float = 0.0) -> None:
@@ -143,7 +148,7 @@ class Settlement:
             self._settle_while_away(leaf, cases)
             return
         for case in self._taken(cases):
-            self._put_off(case.row, case.error, case.seconds)
+            self._charge(leaf, case.row, case.error, case.seconds)
 
     def _taken(self, cases: Sequence[_TimedOut]) -> Sequence[_TimedOut]:
         """They are examined. Not before, so that a stop in the middle of a probe still finds them."""
@@ -154,16 +159,25 @@ class Settlement:
     def _settle_while_away(self, leaf: Leaf, cases: Sequence[_TimedOut]) -> None:
         """Suspects pay, the others do not. In the half-open state only who went ahead to see has seen something."""
         breaker = leaf.breaker
-        trying, outage = breaker.state is BreakerState.HALF_OPEN, list[_TimedOut]()
+        trying, outage, charged = (
+            breaker.state is BreakerState.HALF_OPEN,
+            list[_TimedOut](),
+            list[_TimedOut](),
+        )
         for case in self._taken(cases):
+            before = trying and case.began < breaker.half_opened_at
             if breaker.is_suspect(case.row.id):
-                self._put_off(case.row, case.error, case.seconds)
-            elif trying and case.began < breaker.half_opened_at:
+                self._charge(leaf, case.row, case.error, case.seconds)
+                if not before and not self._is_last(case.row, case.error):
+                    charged.append(case)
+            elif before:
                 self._wait(case.row, case.error, self._backoff.delay(1), case.seconds, refund=True)
             else:
                 outage.append(case)
         if outage:
             self._outage(leaf, [(case.row, case.seconds) for case in outage], outage[0].error)
+        for case in charged:
+            self._see_first(leaf, case.row, case.error)
 
     def settle_timeouts_now(self) -> None:
         """The relay stops: whatever is still to be examined is put off as it is."""
@@ -171,8 +185,20 @@ class Settlement:
         for case in gathered:
             self._put_off(case.row, case.error, case.seconds)
 
+    def _charge(self, leaf: Leaf, row: Row, error: BaseException, seconds: float) -> None:
+        """The message pays. A suspect that is given up is none any more, and what was seen of it is no outage."""
+        if leaf.breaker.suspects and self._is_last(row, error):
+            suspected = leaf.breaker.is_suspect(row.id)
+            leaf.breaker.forget(row.id)
+            if suspected and isinstance(error, BrokerUnavailable | DispatchTimeout) and leaf.refused():
+                self._observe(BreakerClosed(self._table, leaf.name, clock.now() - leaf.breaker.opened_at))
+        self._put_off(row, error, seconds)
+
     def _is_last(self, row: Row, error: BaseException) -> bool:
-        return isinstance(error, PermanentError) or row.message.meta.attempts >= self._settings.max_attempts
+        return (
+            isinstance(error, PermanentError | ContentUnreadable)
+            or row.message.meta.attempts >= self._settings.max_attempts
+        )
 
     def _put_off(self, row: Row, error: BaseException, seconds: float) -> None:
         attempts = row.message.meta.attempts
@@ -186,17 +212,28 @@ class Settlement:
         self._wait(row, error, delay, seconds, refund=False)
 
     def _outage(self, leaf: Leaf, rows: Sequence[tuple[Row, float]], error: BaseException) -> None:
-        now = clock.now()
         went_ahead = leaf.breaker.state is BreakerState.HALF_OPEN
-        news = leaf.open(now, frozenset(row.id for row, _ in rows))
-        delay = max(leaf.breaker.retry_at - now, 0.0)
-        if news:
-            self._observe(BreakerOpened(self._table, leaf.name, self._shown(rows[0][0], error), delay))
+        delay = self._open(leaf, [row for row, _ in rows], rows[0][0], error)
         if went_ahead:
             # Next time another goes first, if there is one: this one may be what drives the destination away.
             delay += self._settings.poll_interval
         for row, seconds in rows:
             self._wait(row, error, delay, seconds, refund=True)
+
+    def _see_first(self, leaf: Leaf, row: Row, error: BaseException) -> None:
+        """A suspect pays although the destination may be away in earnest: nothing is dispatched again before that has
+        answered a probe, so that an outage, of any length, costs it one attempt. Without a probe nobody can tell."""
+        if leaf.probes and not leaf.is_open and leaf.doubt(clock.now()):
+            self._observe(BreakerOpened(self._table, leaf.name, self._shown(row, error), 0.0))
+
+    def _open(self, leaf: Leaf, in_flight: Sequence[Row], shown: Row, error: BaseException) -> float:
+        """The destination is away, as the error of one row shows; the seconds until it is tried again."""
+        now = clock.now()
+        news = leaf.open(now, frozenset(row.id for row in in_flight))
+        delay = max(leaf.breaker.retry_at - now, 0.0)
+        if news:
+            self._observe(BreakerOpened(self._table, leaf.name, self._shown(shown, error), delay))
+        return delay
 
     def _wait(self, row: Row, error: BaseException, delay: float, seconds: float, *, refund: bool) -> None:
         self._completer.fail(Verdict(row, self._shown(row, error), delay, refund, False, seconds))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from outbox_core.errors import OutboxError
 
@@ -27,6 +28,7 @@ _SEARCHED: Final = 200_000_000
 _SHORTEST: Final = 200
 _PIECE: Final = 8
 _STRIDE: Final = 4
+_LOGGED_BYTES: Final = 1024
 _DRIVER_MODULES: Final = ("asyncpg.", "psycopg.", "sqlalchemy.")
 
 
@@ -46,6 +48,12 @@ def summary_of(error: BaseException, payload: bytes, max_bytes: int) -> str:
     kind = "" if isinstance(error, OutboxError) else f"{type(error).__name__}: "
     line = " ".join(f"{code_of(error)} {kind}{text}".split())
     return _cut(line.replace("\0", ""), max_bytes)
+
+
+def why_failed(task: asyncio.Task[Any]) -> str | None:
+    """One line for the log of what ended somebody else's task, scrubbed; None when it did not fail."""
+    error = asyncio.CancelledError("from within") if task.cancelled() else task.exception()
+    return None if error is None else summary_of(error, b"", _LOGGED_BYTES)
 
 
 def _text(error: BaseException) -> str:

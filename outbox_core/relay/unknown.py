@@ -46,7 +46,8 @@ class UnknownClaims:
             lost.tried = True
             if found or over:
                 self._lost.remove(lost)
-            self._returned(lost.claim.since)
+            if found:
+                self._returned(lost.claim.since)
 
     def _is_time(self, lost: _Lost) -> bool:
         return not lost.tried or clock.now() >= lost.over

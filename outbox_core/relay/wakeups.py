@@ -21,7 +21,7 @@ _SWEEP_COST: Final = 100
 _USUAL_SWEEP_SECONDS: Final = 5.0
 """It is waited for no longer than this, unless it would then take more of the time than `_MOST_SWEEP_COST` allows."""
 _MOST_SWEEP_COST: Final = 20
-_MAX_SWEEP_SECONDS: Final = 15.0
+MAX_SWEEP_SECONDS: Final = 15.0
 """What seemed long may have been this process standing still; and rows are waiting that only a sweep finds."""
 
 
@@ -30,7 +30,7 @@ def after_sweep(began: float) -> float:
     ended = clock.now()
     took = ended - began
     usual = min(_SWEEP_COST * took, _USUAL_SWEEP_SECONDS)
-    return ended + min(max(_SWEEP_SECONDS, usual, _MOST_SWEEP_COST * took), _MAX_SWEEP_SECONDS)
+    return ended + min(max(_SWEEP_SECONDS, usual, _MOST_SWEEP_COST * took), MAX_SWEEP_SECONDS)
 
 
 class Wakeups:

@@ -105,6 +105,7 @@ PARTS: dict[tuple[Path, str], Callable[[], str]] = {
     (faults.PAGE, "recorded run"): faults.recorded,
     (faults.PAGE, "mutants"): faults.mutants,
     (faults.PAGE, "matrix"): faults.matrix,
+    (faults.PAGE, "soak"): faults.soak,
 }
 
 

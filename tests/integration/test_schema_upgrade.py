@@ -131,7 +131,9 @@ async def test_different_tables_are_upgraded_at_once(
 async def test_the_index_step_can_be_repeated_after_a_failure(connection: asyncpg.Connection) -> None:
     await schema.create(connection, TABLE)
     kept = await connection.fetchval("SELECT 'orders_outbox_pending'::regclass::oid")
-    await connection.execute(INVALIDATE, ["orders_outbox_key", "orders_outbox_dead"])
+    await connection.execute(
+        INVALIDATE, ["orders_outbox_key", "orders_outbox_dead", "orders_outbox_dead_key"]
+    )
     await connection.execute("UPDATE outbox_schema_version SET version = 1; DROP INDEX orders_outbox_tenant")
     step, *_ = await schema.upgrade(connection, TABLE)
     assert (step.version, step.transactional) == (2, False)

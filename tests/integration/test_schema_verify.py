@@ -127,7 +127,7 @@ async def test_every_index(connection: asyncpg.Connection) -> None:
         """,
         TABLE,
     )
-    assert len(indexes) == 5
+    assert len(indexes) == 6
     for index in indexes:
         name, definition, predicate = index["name"], index["definition"], index["predicate"]
         drop = f"DROP INDEX public.{name};"

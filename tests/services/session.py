@@ -12,6 +12,7 @@ from tests.services.postgres import PostgresServer
 from tests.services.run import Run
 from tests.services.server import Server
 from tests.services.sources import Foreign, Installation, Missing, choose
+from tests.services.standby import StandbyServer
 
 S = TypeVar("S", bound=Server)
 
@@ -63,6 +64,13 @@ class Services:
         """A started transaction pooler in front of `upstream`."""
         origin = self.locate(PgBouncer)
         server = PgBouncer(self.run, origin, upstream=upstream, extra_config=extra_config)
+        with _started(server):
+            yield server
+
+    @contextmanager
+    def standby(self, primary: PostgresServer) -> Iterator[StandbyServer]:
+        """A started stand-by of a private `primary`, which is restarted for it."""
+        server = StandbyServer(self.run, self.locate(PostgresServer, private=True), primary=primary)
         with _started(server):
             yield server
 

@@ -20,6 +20,7 @@ from outbox_core.store import (
     KeyId,
     Lease,
     Leased,
+    Place,
     Predecessor,
     Resolution,
     Span,
@@ -155,6 +156,12 @@ class FaultyStore:
         self, table: TableName, claim: Claim, spans: Sequence[Span]
     ) -> dict[KeyId, Predecessor]:
         return await self.call("predecessors", lambda: self.inner.predecessors(table, claim, spans))
+
+    async def read(self, table: TableName, row_id: UUID) -> None:
+        await self.call("read", lambda: self.inner.read(table, row_id))
+
+    async def place_after(self, table: TableName, since: Place, rows: int) -> Place | None:
+        return await self.call("place_after", lambda: self.inner.place_after(table, since, rows))
 
     async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
         return await self._fenced(

@@ -75,7 +75,7 @@ def test_every_variable_has_its_place() -> None:
         "OUTBOX_RELAY_TABLES": "orders_outbox, billing.outbox",
         "OUTBOX_RELAY_TO": "kafka://broker:9092",
         "OUTBOX_RELAY_ON_PUBLISHED": "delete",
-        "OUTBOX_RELAY_ON_DEAD": "block",
+        "OUTBOX_RELAY_ON_DEAD": "skip",
         "OUTBOX_RELAY_SINGLE_ACTIVE": "false",
         "OUTBOX_RELAY_POLL_INTERVAL": "200ms",
         "OUTBOX_RELAY_BATCH_SIZE": "7",
@@ -110,7 +110,7 @@ def test_every_variable_has_its_place() -> None:
     assert settings.database_url == URL
     assert settings.relay_tables == (TableName("public", "orders_outbox"), TableName("billing", "outbox"))
     assert settings.relay == RelaySettings(
-        on_published="delete", on_dead="block", single_active=False, poll_interval=0.2, batch_size=7, batch_bytes=1000,
+        on_published="delete", on_dead="skip", single_active=False, poll_interval=0.2, batch_size=7, batch_bytes=1000,
         concurrency=3, lock_ttl=120, max_attempts=4, dispatch_timeout=10, database_timeout=3, backoff_base=2,
         backoff_cap=300, backoff_jitter=0, takeover=9, last_error_max_bytes=100,
     )  # fmt: skip
@@ -121,6 +121,7 @@ def test_every_variable_has_its_place() -> None:
     assert settings.metrics.on
     assert (settings.relay_enabled, settings.relay_grace, settings.metrics.port) == (False, 5, 8000)
     assert Settings.from_env(settings.as_env(secrets=True)) == settings
+    assert Settings.from_env({"OUTBOX_RELAY_ON_DEAD": "block"}).relay.on_dead == "block"
 
 
 def test_every_setting_of_the_relay_has_a_variable() -> None:

@@ -228,3 +228,104 @@ async def test_after_an_outage_by_silence_the_count_begins_anew() -> None:
         await put(store, Message(GOOD, "hangs"))
         await until(lambda: any(event.charged for event in heard.of(Failed)))
         assert len(heard.of(BreakerOpened)) == before
+
+
+async def test_a_table_that_had_nothing_for_a_destination_looks_again_when_that_is_back() -> None:
+    """Its rows were passed over meanwhile, as those of a topic whose destination another table knew to be away."""
+    store = MemoryStore()
+
+    class Away:
+        def __init__(self, *, away: bool) -> None:
+            self.away, self.probes = away, 0
+
+        async def dispatch(self, message: DispatchedMessage, /) -> None:
+            if self.away:
+                raise BrokerUnavailable("refused")
+
+        async def probe(self) -> None:
+            self.probes += 1
+            if self.away:
+                raise OSError("refused")
+
+    class Router:
+        first, second = Away(away=True), Away(away=False)
+
+        async def dispatch(self, message: DispatchedMessage, /) -> None:
+            raise AssertionError("it routes")
+
+        def route(self, topic: str) -> Dispatcher:
+            return self.first if topic == BAD else self.second
+
+    router = Router()
+    await put(store, Message(BAD, 1))
+    settings = QUICK | {"poll_interval": 30.0}
+    async with Relay(lambda: store, tables=[TABLE, OTHER], dispatcher=router, **settings):
+        await until(lambda: router.first.probes >= 2)
+        await put(store, Message(BAD, 1), table=OTHER)
+        await put(store, Message(GOOD, 1), table=OTHER)
+        await until(lambda: rows(store, GOOD, OTHER)[0].published_at is not None)
+        seen = router.first.probes
+        await until(lambda: router.first.probes >= seen + 20)  # it does not look for work any more by then
+        router.first.away = False
+        await until(lambda: rows(store, BAD, OTHER)[0].published_at is not None, 5.0)
+
+
+class Flapping:
+    """Answers three probes in an outage, and not the messages after them, so that the one message is suspected; then it
+    is away in earnest, until it is back."""
+
+    def __init__(self, *, hangs: bool) -> None:
+        self.hangs, self.back, self.calls, self.probes = hangs, False, 0, 0
+
+    async def dispatch(self, message: DispatchedMessage, /) -> None:
+        self.calls += 1
+        if self.back:
+            return
+        if self.hangs and self.calls > 3:
+            await asyncio.Event().wait()
+        raise BrokerUnavailable("refused")
+
+    async def probe(self) -> None:
+        self.probes += 1
+        if self.probes > 3 and not self.back:
+            raise OSError("refused")
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_an_outage_costs_a_suspect_one_attempt_for_each_answered_probe(hangs: bool) -> None:
+    store, heard, broker = MemoryStore(), Heard(), Flapping(hangs=hangs)
+    await put(store, Message(GOOD, 1))
+    relay = Relay(lambda: store, table=TABLE, dispatcher=broker, observers=[heard], max_attempts=3, **QUICK)
+    async with relay:
+        await until(lambda: any(event.charged for event in heard.of(Failed)))
+        await until(lambda: broker.probes >= 30)
+        assert [(row.attempts, row.dead_at) for row in rows(store)] == [(1, None)]
+        assert broker.calls == 4
+        broker.back = True
+        await until(lambda: all(row.published_at is not None for row in rows(store)))
+    assert sum(event.charged for event in heard.of(Failed)) == 1
+
+
+async def test_a_suspect_that_finds_its_destination_away_is_told_as_an_outage() -> None:
+    """All was well since it was suspected, so that is news."""
+    store, heard = MemoryStore(), Heard()
+
+    class Driven:
+        async def dispatch(self, message: DispatchedMessage, /) -> None:
+            if message.meta.topic == BAD:
+                raise BrokerUnavailable("dropped")
+
+        async def probe(self) -> None:
+            pass
+
+    relay = Relay(lambda: store, table=TABLE, dispatcher=Driven(), observers=[heard], max_attempts=4, **QUICK)
+    async with relay:
+        await put(store, Message(BAD, 0))
+        number = 0
+        while rows(store, BAD)[0].dead_at is None:
+            number += 1
+            await put(store, Message(GOOD, number))
+            await until(lambda: all(row.published_at is not None for row in rows(store, GOOD)))
+    charged = sum(event.charged for event in heard.of(Failed)) + 1
+    assert charged == rows(store, BAD)[0].attempts == 4
+    assert len(heard.of(BreakerOpened)) >= charged

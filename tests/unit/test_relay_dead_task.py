@@ -13,10 +13,11 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
 from outbox_core.store import Claim, Lease, Leased, Tick
+from outbox_core.stores.memory.election import MemoryElection
 from outbox_core.table import TableName
 from tests.unit.kept_store import KeptStore
+from tests.unit.relaying import OTHER, TABLE
 
-TABLE = TableName("public", "orders_outbox")
 SECONDS = 15.0
 
 
@@ -88,3 +89,76 @@ async def test_what_was_claimed_when_the_next_claim_dies_does_not_stay_leased() 
             await relay.run()
     assert store.claimed == 10
     assert [row.sequence for row in store.table(TABLE).rows.values() if row.lock_token is not None] == []
+
+
+class Dying(KeptStore):
+    """Has a bug in whatever is named, once it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buggy: set[str] = set()
+
+    def _meet(self, part: str) -> None:
+        if part in self.buggy:
+            raise ZeroDivisionError("a bug")
+
+    def election(self, table: TableName) -> MemoryElection:
+        election = super().election(table)
+        heartbeat = election.heartbeat
+
+        async def buggy(term: int) -> bool:
+            self._meet("leader")
+            return await heartbeat(term)
+
+        election.heartbeat = buggy  # type: ignore[method-assign]
+        return election
+
+    async def attend(self) -> None:
+        self._meet("listener")
+
+    async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
+        if table == TABLE:
+            self._meet("completer")
+        return await super().publish(table, leases, delete=delete)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("part", ["leader", "listener", "completer"])
+async def test_what_is_on_its_way_is_on_record_or_given_back_whichever_part_dies(part: str) -> None:
+    """Of every table: the one that died has at most what it was just writing."""
+    store, begun, go_on = Dying(), asyncio.Event(), asyncio.Event()
+    inside = 0
+
+    async def deliver(message: DispatchedMessage) -> None:
+        nonlocal inside
+        inside += 1
+        if inside == 8:
+            begun.set()
+        if part == "completer" and message.meta.table == str(TABLE) and message.json() == 0:
+            await begun.wait()
+            return
+        await go_on.wait()
+
+    for table in (TABLE, OTHER):
+        async with store.transaction() as tx:
+            await Outbox(table).enqueue_many(tx, [Message("a.b.v1", number) for number in range(20)])
+    relay = Relay(
+        store.connect,
+        tables=[TABLE, OTHER],
+        dispatcher=deliver,
+        concurrency=16,
+        takeover=5.0,
+        single_active=part != "listener",
+    )
+    await relay.start()
+    async with asyncio.timeout(SECONDS):
+        store.buggy.add(part)
+        await begun.wait()
+        with pytest.raises(RelayFailed) as raised:
+            await relay.wait()
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+    leased = {
+        table: [row.sequence for row in store.table(table).rows.values() if row.lock_token is not None]
+        for table in (TABLE, OTHER)
+    }
+    assert leased == {TABLE: [1] if part == "completer" else [], OTHER: []}

@@ -119,7 +119,9 @@ class Told:
         self.cancelled += 1
 
     def opened(self, dispatcher: Managed, seconds: float = 1.0) -> AbstractAsyncContextManager[None]:
-        return opening.opened(dispatcher, seconds, lambda: 1.0, self.cancel, self.crashes.append)
+        return opening.opened(
+            dispatcher, seconds, lambda began: began + 1.0, self.cancel, self.crashes.append
+        )
 
 
 async def test_it_is_opened_and_closed_in_one_task_and_what_is_raised_comes_through() -> None:

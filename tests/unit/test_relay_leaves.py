@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from uuid import uuid4
+
+import pytest
 
 from outbox_core.dispatcher import Dispatcher
 from outbox_core.meta import DispatchedMessage
@@ -64,3 +67,34 @@ def test_others_are_told_when_nobody_has_to_be_alone_any_more() -> None:
     leaf.let_go([suspect])
     assert told == ["free"]
     assert leaf.starts(after, 1.0)
+
+
+@pytest.mark.asyncio
+async def test_why_probes_fail_is_logged_once_for_each_reason(caplog: pytest.LogCaptureFixture) -> None:
+    class Away(Nobody):
+        why: BaseException | None = OSError("no route to amqp://user:CANARY@host")
+
+        async def probe(self) -> None:
+            if self.why is not None:
+                raise self.why
+
+    away = Away()
+    leaf = Leaves(away, Backoff(1.0, 60.0, 0.0, lambda: 0.0), 30.0).of("a")
+
+    async def said(why: BaseException | None) -> list[str]:
+        caplog.clear()
+        away.why = why
+        assert [await leaf.probe(1.0) for _ in range(3)] == [why is None] * 3
+        return [record.message for record in caplog.records if record.levelname == "WARNING"]
+
+    refused = OSError("no route to amqp://user:CANARY@host")
+    text = "the probe of Away failed: UNKNOWN.OSERROR OSError: no route to amqp://***@host"
+    leaf.open(0.0, frozenset())
+    assert await said(refused) == [text]
+    assert await said(refused) == []
+    assert len(await said(ValueError("no such user"))) == 1
+    assert len(await said(asyncio.CancelledError())) == 1
+    assert await said(None) == []
+    leaf.acknowledged(1.0)
+    leaf.open(2.0, frozenset())
+    assert await said(refused) == [text], "it is another outage"

@@ -67,6 +67,10 @@ def test_a_number_that_makes_no_sense_is_refused(name: str, value: float) -> Non
         ({"on_published": "drop"}, "on_published must be 'mark' or 'delete', got 'drop'"),
         ({"on_dead": "wait"}, "on_dead must be 'skip' or 'block', got 'wait'"),
         ({"poll_interval": 1e-9}, "poll_interval must be from 0.001 to 86400 s, got 1e-09"),
+        (
+            {"on_dead": "block", "single_active": False},
+            "on_dead='block' needs single_active=True: relays side by side",
+        ),
         ({"last_error_max_bytes": 10}, "last_error_max_bytes must be at least 64, got 10"),
         ({"backoff_jitter": -0.1}, r"backoff_jitter must not be negative or infinite, got -0\.1"),
     ],

@@ -7,7 +7,6 @@ SELECT pg_catalog.pg_advisory_xact_lock(2292863316865476847);
 DROP TABLE IF EXISTS "public"."tickets_outbox_audit";
 
 UPDATE "public"."outbox_schema_version" SET version = 2, applied_at = pg_catalog.now() WHERE table_name = 'tickets_outbox';
-
 -- 0001 table, undone: the outbox table and every message in it; with the schema's last outbox, the shared tables too.
 -- Needs one transaction.
 -- Locks: ACCESS EXCLUSIVE on the table, so enqueue waits for it; for lock_timeout at most, then this gives up.

@@ -81,8 +81,9 @@ ALTER SEQUENCE "public"."tickets_outbox_sequence_seq" OWNED BY "public"."tickets
 -- The claim: what is due, oldest first.
 CREATE INDEX "tickets_outbox_pending" ON "public"."tickets_outbox" (available_at, sequence) WHERE published_at IS NULL AND dead_at IS NULL;
 
--- Order per key. Dead rows stay in, so that a dead head can hold its key.
-CREATE INDEX "tickets_outbox_key" ON "public"."tickets_outbox" (tenant_id, key, sequence) WHERE key IS NOT NULL AND published_at IS NULL;
+-- Order per key. Without the dead, so that a claim does not pay for each of them that a key has.
+CREATE INDEX "tickets_outbox_key" ON "public"."tickets_outbox" (tenant_id, key, sequence)
+    WHERE key IS NOT NULL AND published_at IS NULL AND dead_at IS NULL;
 
 -- The cleaner: what was published longest ago.
 CREATE INDEX "tickets_outbox_cleaner" ON "public"."tickets_outbox" (published_at, sequence) WHERE published_at IS NOT NULL;
@@ -92,6 +93,10 @@ CREATE INDEX "tickets_outbox_tenant" ON "public"."tickets_outbox" (tenant_id, se
 
 -- Dead letters, by when they died.
 CREATE INDEX "tickets_outbox_dead" ON "public"."tickets_outbox" (dead_at, sequence) WHERE dead_at IS NOT NULL;
+
+-- Dead letters that can hold their key.
+CREATE INDEX "tickets_outbox_dead_key" ON "public"."tickets_outbox" (tenant_id, key, sequence)
+    WHERE key IS NOT NULL AND dead_at IS NOT NULL AND replays = 0;
 
 -- Who replayed, discarded, released, postponed or cleaned messages, when and why, and how far they got. Kept when the
 -- outbox table is dropped by hand and made again. One row is updated with every batch: the free space keeps that on its

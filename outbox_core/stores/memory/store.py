@@ -14,7 +14,19 @@ import anyio.lowlevel
 from outbox_core.errors import ConfigError, StorageUnavailable
 from outbox_core.headers import NO_HEADERS
 from outbox_core.meta import DispatchedMessage, Meta
-from outbox_core.store import Claim, Failure, KeyId, Lease, Leased, Predecessor, Resolution, Row, Span, Tick
+from outbox_core.store import (
+    Claim,
+    Failure,
+    KeyId,
+    Lease,
+    Leased,
+    Place,
+    Predecessor,
+    Resolution,
+    Row,
+    Span,
+    Tick,
+)
 from outbox_core.stores.memory.database import MemoryDatabase, MemoryRow, MemoryTable
 from outbox_core.stores.memory.election import MemoryElection
 from outbox_core.stores.memory.transaction import MemoryTransaction
@@ -113,7 +125,7 @@ class MemoryStore:
             for row in memory.rows.values()
             if row.published_at is None
             and row.is_due(now, ttl)
-            and (row.available_at, row.sequence) >= claim.since
+            and claim.since <= (row.available_at, row.sequence) <= claim.until
             and row.key_id not in held
             and row.record.topic not in shut
         ]
@@ -147,6 +159,19 @@ class MemoryStore:
     ) -> dict[KeyId, Predecessor]:
         memory, now = await self._step(table)
         return _before(memory, claim, spans, now)
+
+    async def read(self, table: TableName, row_id: UUID) -> None:
+        del row_id  # what is in memory can be read
+        await self._step(table)
+
+    async def place_after(self, table: TableName, since: Place, rows: int) -> Place | None:
+        memory, now = await self._step(table)
+        places = sorted(
+            _place(row)
+            for row in memory.rows.values()
+            if row.published_at is None and row.dead_at is None and row.available_at <= now
+        )
+        return next(iter([place for place in places if place >= since][rows:]), None)
 
     async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
         memory, now = await self._step(table)
@@ -244,14 +269,14 @@ def _leased(
     for row in due:
         if size >= claim.max_bytes:
             break
-        size += len(_payload(row))
+        size += 0 if claim.blind else len(_payload(row))
         row.lease(claim.token, now)
         taken.append(row)
     taken.sort(key=_place)
     last = {row.key_id: row.sequence for row in sorted(taken, key=_sequence) if row.key_id is not None}
     spans = [Span(key_id, sequence) for key_id, sequence in last.items()] if claim.term is not None else []
     hidden = _before(memory, claim, spans, now)
-    return Leased.of([_row(table, claim.token, row) for row in taken], hidden)
+    return Leased.of([_row(table, claim, row) for row in taken], hidden)
 
 
 def _before(
@@ -279,7 +304,7 @@ def _payload(row: MemoryRow) -> bytes:
     return record.payload.encode() if record.payload is not None else record.body or b""
 
 
-def _row(table: TableName, token: UUID, row: MemoryRow) -> Row:
+def _row(table: TableName, claim: Claim, row: MemoryRow) -> Row:
     record = row.record
     meta = Meta(
         table=str(table),
@@ -295,5 +320,6 @@ def _row(table: TableName, token: UUID, row: MemoryRow) -> Row:
         traceparent=record.traceparent,
         tracestate=record.tracestate,
     )
-    message = DispatchedMessage(meta, _payload(row), record.content_type or "application/json")
-    return Row(row.id, token, message, row.available_at.timestamp(), row.key_id, row.is_recovered)
+    payload = b"" if claim.blind else _payload(row)
+    message = DispatchedMessage(meta, payload, record.content_type or "application/json")
+    return Row(row.id, claim.token, message, row.available_at.timestamp(), row.key_id, row.is_recovered)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import re
 import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import parse_qs, unquote, urlsplit
+
+import asyncpg
 
 from outbox_core.errors import ConfigError, StorageUnavailable
 
@@ -122,6 +125,33 @@ def address(dsn: str, arguments: Mapping[str, Any]) -> str:
     return f"{shown}/{unquote(str(database))}"
 
 
+def connect_arguments(given: object) -> dict[str, Any]:
+    """What is to be passed on to ``asyncpg.connect``, as a copy. Raises `ConfigError` for what that does not take; no
+    value is shown, for it may be a password."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            f"connect must be a mapping of arguments of asyncpg.connect, got a {type(given).__name__}"
+        )
+    arguments = dict(cast("Mapping[str, Any]", given))
+    parameters = inspect.signature(asyncpg.connect).parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    known = parameters.keys() - {"dsn"}
+    if (unknown := arguments.keys() - known) and not takes_any:
+        raise ConfigError(
+            f"connect has {', '.join(sorted(map(repr, unknown)))}, which asyncpg.connect does not take beside the"
+            f" database URL; known are {', '.join(sorted(known))}"
+        )
+    if arguments.get("server_settings", {}) is None:
+        del arguments["server_settings"]  # the driver's own default
+    if not isinstance(arguments.get("server_settings", {}), Mapping):
+        raise ConfigError(
+            "server_settings in connect must be a mapping of names to values; leave it out for none"
+        )
+    return arguments
+
+
 def obstacle(error: BaseException) -> Obstacle:
     """What kept a connection from being made, and what to do about it; the driver's own words are left out."""
     state = getattr(error, "sqlstate", None)
@@ -131,10 +161,17 @@ def obstacle(error: BaseException) -> Obstacle:
     return Obstacle(what, remedy, name)
 
 
-def refusal(error: BaseException, where: str) -> ConfigError | StorageUnavailable:
+def may_quote(error: BaseException) -> bool:
+    """Whether an error is one about a URL or an option, the driver's text of which may quote a password."""
+    return isinstance(error, ValueError | OverflowError) and not isinstance(error, OSError)
+
+
+def refusal(
+    error: BaseException, where: str, *, connected_before: bool = False
+) -> ConfigError | StorageUnavailable:
     """What to raise when a connection could not be made: whether it never will be as things are written, or may be
-    later. ``where`` is the `address`, with what stands before it, or empty."""
-    if isinstance(error, ValueError | OverflowError) and not isinstance(error, OSError):
+    later, as after one that was made. ``where`` is the `address`, with what stands before it, or empty."""
+    if may_quote(error) and not connected_before:
         return ConfigError(f"the database URL cannot be used: {obstacle(error)}")
     return StorageUnavailable(f"cannot connect to the database{where}: {obstacle(error)}")
 

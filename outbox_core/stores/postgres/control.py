@@ -129,11 +129,9 @@ class PostgresElection:
 
     async def campaign(self) -> int | None:
         if self._sessions.pooled:
-            try:
-                rows = await self._ask("campaign", self._control.holder, self._takeover)
-            except StorageUnavailable:
+            if (await self._ask("silence", self._takeover))[0][0]:
                 await self._end_stuck_claims()
-                raise
+            rows = await self._ask("campaign", self._control.holder, self._takeover)
         elif self._is_locked or await self._control.try_lock(self._table):
             self._locked_in = self._control.opened
             async with self._unlocked_unless_led():

@@ -14,7 +14,14 @@ import anyio
 import asyncpg
 
 from outbox_core.errors import ConfigError, StorageTimeout, StorageUnavailable
-from outbox_core.stores.postgres.connecting import address, flaw, refusal
+from outbox_core.stores.postgres.connecting import (
+    address,
+    connect_arguments,
+    flaw,
+    may_quote,
+    refusal,
+)
+from outbox_core.stores.postgres.hosts import Hosts
 from outbox_core.stores.postgres.shield import shielded
 
 if TYPE_CHECKING:
@@ -77,7 +84,7 @@ class Sessions:
             "lock_timeout": milliseconds,
             "idle_in_transaction_session_timeout": milliseconds,
         }
-        self._connect = dict(connect or {})
+        self._connect = connect_arguments(connect)
         if "application_name" in self._connect.get("server_settings", {}):
             raise ConfigError(
                 "connect cannot have an application_name among its server_settings: a relay's sessions are found by"
@@ -89,7 +96,9 @@ class Sessions:
         self._open_ones: WeakSet[Connection] = WeakSet()
         self._connecting: set[anyio.CancelScope] = set()
         self._closed = False
+        self._hosts = Hosts(dsn, self._connect)
         self._where = f" at {address(dsn, self._connect)}"
+        self._started = False
         self._planner = PLANNER
         self.pooled = False
         """Whether a transaction pooler is in the way; known after `detect`."""
@@ -99,8 +108,10 @@ class Sessions:
         self._planner = PLANNER | PLANNED_ONCE
 
     def started(self) -> None:
-        """From now on errors do not say where the database is: whoever runs the relay knows, and others may read."""
+        """From now on errors do not say where the database is: whoever runs the relay knows, and others may read. And
+        whatever keeps a connection from being made is taken for trouble that passes: one could be made before."""
         self._where = ""
+        self._started = True
 
     async def detect(self) -> None:
         """Connect once, and see whether the session belongs to this client or to a transaction pooler."""
@@ -232,7 +243,8 @@ class Sessions:
         wrong = flaw(self._dsn) if self._dsn else None
         if wrong is not None:
             raise ConfigError(f"the database URL cannot be used: {wrong}")
-        arguments = self._connect | more
+        arguments = self._hosts.arguments() | self._connect | more
+        asked_first = self._hosts.first
         server = {**arguments.pop("server_settings", {}), "application_name": self._name[:63]}
         connection: Connection | None = None
         try:
@@ -248,11 +260,17 @@ class Sessions:
                     )
                 finally:
                     self._connecting.discard(scope)
-        except (*BROKEN, ValueError, OverflowError) as error:
-            refused = refusal(error, self._where)
-            # The driver's text about a URL may quote a password.
-            raise refused from (None if isinstance(refused, ConfigError) else error)
+        except Exception as error:
+            # Broad, because an application's function that gives the password may raise anything, and because a relay
+            # that is running must not end for it, or for a certificate's file that is being replaced.
+            if not self._started and not isinstance(error, (*BROKEN, ValueError, OverflowError)):
+                raise
+            if isinstance(error, TimeoutError):
+                self._hosts.was_silent(asked_first)
+            refused = refusal(error, self._where, connected_before=self._started)
+            raise refused from (None if may_quote(error) else error)
         if connection is None:
+            self._hosts.was_silent(asked_first)
             raise StorageUnavailable(
                 f"cannot connect to the database{self._where}: no answer, or the relay is going"
             )

@@ -10,7 +10,18 @@ import asyncpg
 
 from outbox_core.errors import PermissionDenied
 from outbox_core.schema.verification import require
-from outbox_core.store import Claim, Failure, KeyId, Lease, Leased, Predecessor, Resolution, Span, Tick
+from outbox_core.store import (
+    Claim,
+    Failure,
+    KeyId,
+    Lease,
+    Leased,
+    Place,
+    Predecessor,
+    Resolution,
+    Span,
+    Tick,
+)
 from outbox_core.stores.postgres.control import Control, PostgresElection
 from outbox_core.stores.postgres.rows import leased
 from outbox_core.stores.postgres.sessions import Sessions, close
@@ -22,6 +33,8 @@ if TYPE_CHECKING:
     from outbox_core.table import TableName
 
 _UNDO_PLACES: Final = 10
+_LEAST_UNDO_PLACES: Final = 5_000
+"""Also of a claim of few rows: there may be as many in hand before them."""
 
 
 class PostgresStore:
@@ -111,13 +124,15 @@ class PostgresStore:
             keys,
             list(claim.shut),
             claim.limit,
+            claim.blind,
+            *claim.until,
         )
         return leased(table, claim, found)
 
     async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
         tenants, names = _columns(list(keys), 2)
         found = await self._fetch(
-            table, "follow", "claim", *_terms(claim), tenants, names, list(keys.values())
+            table, "follow", "claim", *_terms(claim), tenants, names, list(keys.values()), claim.blind
         )
         return leased(table, claim, found)
 
@@ -128,10 +143,10 @@ class PostgresStore:
             found = await self._fetch(table, "undo_follow", "claim", claim.token, tenants, names, wanted)
         else:
             tenants, names = _columns(claim.held, 2)
+            places = max(_UNDO_PLACES * claim.limit, _LEAST_UNDO_PLACES)
             found = await self._fetch(
-                table, "undo", "claim",
-                claim.token, *claim.since, _UNDO_PLACES * claim.limit, tenants, names, list(claim.shut),
-            )  # fmt: skip
+                table, "undo", "claim", claim.token, *claim.since, places, tenants, names, list(claim.shut)
+            )
         return len(found)
 
     async def predecessors(
@@ -144,6 +159,13 @@ class PostgresStore:
             list(claim.in_hand), claim.dead_too, list(claim.apart),
         )  # fmt: skip
         return {asked[int(row[0]) - 1]: Predecessor(row[1], row[2]) for row in rows}
+
+    async def read(self, table: TableName, row_id: UUID) -> None:
+        await self._fetch(table, "read_content", "claim", row_id)
+
+    async def place_after(self, table: TableName, since: Place, rows: int) -> Place | None:
+        found = await self._fetch(table, "place_after", "claim", *since, rows)
+        return (found[0][0], found[0][1]) if found else None
 
     async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
         ids, tokens = _columns(leases, 2)

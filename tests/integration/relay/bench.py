@@ -86,11 +86,11 @@ class Bench:
             await self.outbox.enqueue_many(self.connection, messages)
         return [message.event_id for message in messages]
 
-    async def rows(self) -> list[asyncpg.Record]:
+    async def rows(self, content: str = "payload::text") -> list[asyncpg.Record]:
         """Every row by sequence, with its state and its content as text."""
         return await self.connection.fetch(
             f"""
-            SELECT sequence, attempts, last_error, lock_token, payload::text AS content, CASE
+            SELECT sequence, attempts, last_error, lock_token, {content} AS content, CASE
                 WHEN dead_at IS NOT NULL THEN 'dead' WHEN published_at IS NOT NULL THEN 'published'
                 WHEN lock_token IS NOT NULL THEN 'in_flight' ELSE 'pending' END AS state
             FROM {TABLE} ORDER BY sequence
@@ -103,7 +103,7 @@ class Bench:
         return row
 
     async def states(self) -> dict[str, int]:
-        return dict(Counter(row["state"] for row in await self.rows()))
+        return dict(Counter(row["state"] for row in await self.rows("NULL")))
 
     async def settled(self, timeout: float = 20.0) -> dict[str, int]:
         """Wait until every row is published or dead; how many of each."""

@@ -321,21 +321,29 @@ async def test_a_router_that_cannot_route_one_topic_fails_that_topic_alone(bench
         async def dispatch(self, message: DispatchedMessage, /) -> None:
             await ignore(message)
 
+    class Wrong(Leaf):
+        def probe(self) -> None:
+            pass
+
     class Router(Leaf):
-        leaf = Leaf()
+        leaf, wrong = Leaf(), Wrong()
 
         def route(self, topic: str, /) -> Any:
             if topic == "no.such":
                 raise LookupError("nothing is mapped to no.such")
+            if topic == "wrong.probe":
+                return self.wrong
             return "a string" if topic == "not.one" else self.leaf
 
     await bench.enqueue(1, topic="no.such")
     await bench.enqueue(2, topic="not.one")
-    await bench.enqueue(3)
+    await bench.enqueue(3, topic="wrong.probe")
+    await bench.enqueue(4)
     async with bench.relay(Router(), max_attempts=2):
-        assert await bench.settled() == {"dead": 2, "published": 1}
+        assert await bench.settled() == {"dead": 2, "published": 2}
     assert [row["last_error"] for row in await bench.rows()] == [
         "UNKNOWN.LOOKUPERROR LookupError: nothing is mapped to no.such",
         "UNKNOWN.TYPEERROR TypeError: route() returned a str, which is not a dispatcher",
+        None,  # a probe is for outages: what is wrong with it costs no message that can be delivered
         None,
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -287,6 +287,43 @@ async def test_tables_that_cannot_be_meant_are_refused_at_once(
 ) -> None:
     with pytest.raises((ConfigError, InvalidTableName), match=message):
         Relay("postgresql://nowhere/x", dispatcher=ignore, **arguments)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -5, "20", None, True])
+async def test_durations_that_cannot_be_meant_are_refused_at_once(value: Any) -> None:
+    relay = Relay("postgresql://nowhere/x", table=TABLE, dispatcher=ignore)
+    calls: list[tuple[str, Callable[[], Awaitable[object]]]] = [
+        ("grace", lambda: relay.stop(value)),
+        ("grace", lambda: relay.run(grace=value)),
+        ("timeout", lambda: relay.run_once(timeout=value)),
+        ("timeout", lambda: relay.drain(timeout=value)),
+    ]
+    for name, call in calls:
+        with pytest.raises(ConfigError) as raised:
+            await call()
+        text = f"{name} must be a number of seconds that is not negative, got {value!r}"
+        assert str(raised.value) == text
+        assert relay.state == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("connect", "message"),
+    [
+        ("password=CANARY", "connect must be a mapping of arguments of asyncpg.connect, got a str"),
+        ([("password", "CANARY")], "connect must be a mapping of arguments of asyncpg.connect, got a list"),
+        ({"pasword": "CANARY"}, "connect has 'pasword', which asyncpg.connect does not take .* known are "),
+        ({"dsn": "CANARY"}, "connect has 'dsn', which asyncpg.connect does not take beside the database URL"),
+        ({7: "CANARY"}, "connect has 7, which asyncpg.connect does not take"),
+        ({"server_settings": "CANARY"}, "server_settings in connect must be a mapping of names to values"),
+        ({"timeout": 3}, "connect must not have timeout: set database_timeout instead"),
+    ],
+)
+async def test_arguments_for_the_driver_that_it_does_not_take_are_refused_at_once(
+    connect: Any, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message) as raised:
+        Relay("postgresql://nowhere/x", table=TABLE, dispatcher=ignore, connect=connect)
+    assert "CANARY" not in str(raised.value)
 
 
 async def test_an_address_of_another_kind_is_refused_without_showing_it() -> None:

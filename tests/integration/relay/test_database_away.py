@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 import pytest_asyncio
 
@@ -225,6 +226,31 @@ async def test_a_claim_whose_answer_was_lost_is_undone_and_charges_nothing(trial
     assert all(row["attempts"] == 1 for row in (await trial.rows()).values())
 
 
+async def test_a_claim_whose_answer_was_lost_is_undone_by_who_does_not_lead_any_more(trial: Trial) -> None:
+    """Otherwise its rows would be nobody's until their leases end: the new leader may not touch them."""
+    settings: dict[str, Any] = {"lock_ttl": 30.0, "database_timeout": 1.0, "takeover": 2.0}
+    async with (
+        trial.gate(closed=True) as gate,
+        FaultProxy.to_postgres(trial.dsn) as proxy,
+        trial.running(proxy.dsn(trial.dsn), **settings),
+    ):
+        await trial.enqueue(5)
+        await gate.until_waiting()
+        proxy.hold_responses()
+        await gate.open()
+        await trial.until_rows("lock_token IS NOT NULL", 5, 5.0)
+        proxy.hold()
+        async with trial.running(**settings):
+            await until(lambda: len(trial.journal.events("LeaderGained")) == 2, 15.0, "the takeover")
+            proxy.reset()
+            proxy.pass_through()
+            healed = time.monotonic()
+            await trial.until_published(5, 25.0)
+            assert time.monotonic() - healed < 2 * BACK_WITHIN
+    assert sorted(trial.journal.delivered()) == [1, 2, 3, 4, 5]
+    assert all(row["attempts"] == 1 for row in (await trial.rows()).values())
+
+
 async def test_a_claim_that_commits_after_its_client_has_gone_is_undone_all_the_same(trial: Trial) -> None:
     async with (
         trial.gate(closed=True) as gate,
@@ -322,3 +348,54 @@ async def test_an_idle_relay_asks_little(server: PostgresServer, breakable: Tria
         await until(lambda: statements() >= first, 30.0, "its first statements")
         seconds = await until(lambda: statements() >= first + 20, 30.0, "twenty statements")
     assert seconds >= 20 / 4 - 0.5
+
+
+class TokenServiceDownError(Exception):
+    """What an application's own function may raise."""
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        TokenServiceDownError("CANARY"),
+        KeyError("CANARY"),
+        asyncpg.ClientConfigurationError("root certificate CANARY does not exist"),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+async def test_whatever_keeps_a_running_relay_from_connecting_is_borne(
+    trial: Trial, failure: Exception
+) -> None:
+    failing, refused = False, 0
+
+    async def password() -> str:
+        nonlocal refused
+        if failing:
+            refused += 1
+            raise failure
+        return "unused"
+
+    async with trial.running(connect={"password": password}) as relay:
+        await trial.enqueue(1)
+        await trial.until_published(1)
+        failing = True
+        await trial.admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name LIKE 'outbox:%'"
+        )
+        await until(lambda: refused >= 3, 10.0, "failing to connect")
+        assert relay.state == "running"
+        failing = False
+        await trial.enqueue(1)
+        await trial.until_published(2)
+    reasons = {event["error"] for event in trial.journal.events("Reconnecting")}
+    assert any(type(failure).__name__ in reason for reason in reasons)
+    assert not any("CANARY" in reason for reason in reasons)
+
+
+async def test_what_keeps_a_relay_from_starting_is_told_as_it_is(trial: Trial) -> None:
+    async def password() -> str:
+        raise TokenServiceDownError("throttled")
+
+    with pytest.raises(TokenServiceDownError, match="throttled"):
+        await trial.relay(connect={"password": password}).start()

@@ -90,10 +90,17 @@ OUTBOX: Final = Shape(
     },
     indexes={
         "_pending": "btree (available_at, sequence) WHERE ((published_at IS NULL) AND (dead_at IS NULL))",
-        "_key": "btree (tenant_id, key, sequence) WHERE ((key IS NOT NULL) AND (published_at IS NULL))",
+        "_key": (
+            "btree (tenant_id, key, sequence)"
+            " WHERE ((key IS NOT NULL) AND (published_at IS NULL) AND (dead_at IS NULL))"
+        ),
         "_cleaner": "btree (published_at, sequence) WHERE (published_at IS NOT NULL)",
         "_tenant": "btree (tenant_id, sequence) WHERE (published_at IS NULL)",
         "_dead": "btree (dead_at, sequence) WHERE (dead_at IS NOT NULL)",
+        "_dead_key": (
+            "btree (tenant_id, key, sequence)"
+            " WHERE ((key IS NOT NULL) AND (dead_at IS NOT NULL) AND (replays = 0))"
+        ),
     },
     parameters={
         "fillfactor": "45",

@@ -81,8 +81,9 @@ ALTER SEQUENCE {schema}."{name}_sequence_seq" OWNED BY {table}.sequence;
 -- The claim: what is due, oldest first.
 CREATE INDEX "{name}_pending" ON {table} (available_at, sequence) WHERE published_at IS NULL AND dead_at IS NULL;
 
--- Order per key. Dead rows stay in, so that a dead head can hold its key.
-CREATE INDEX "{name}_key" ON {table} (tenant_id, key, sequence) WHERE key IS NOT NULL AND published_at IS NULL;
+-- Order per key. Without the dead, so that a claim does not pay for each of them that a key has.
+CREATE INDEX "{name}_key" ON {table} (tenant_id, key, sequence)
+    WHERE key IS NOT NULL AND published_at IS NULL AND dead_at IS NULL;
 
 -- The cleaner: what was published longest ago.
 CREATE INDEX "{name}_cleaner" ON {table} (published_at, sequence) WHERE published_at IS NOT NULL;
@@ -92,6 +93,10 @@ CREATE INDEX "{name}_tenant" ON {table} (tenant_id, sequence) WHERE published_at
 
 -- Dead letters, by when they died.
 CREATE INDEX "{name}_dead" ON {table} (dead_at, sequence) WHERE dead_at IS NOT NULL;
+
+-- Dead letters that can hold their key.
+CREATE INDEX "{name}_dead_key" ON {table} (tenant_id, key, sequence)
+    WHERE key IS NOT NULL AND dead_at IS NOT NULL AND replays = 0;
 
 -- Who replayed, discarded, released, postponed or cleaned messages, when and why, and how far they got. Kept when the
 -- outbox table is dropped by hand and made again. One row is updated with every batch: the free space keeps that on its

@@ -13,6 +13,8 @@ DROP INDEX CONCURRENTLY IF EXISTS {schema}."{name}_tenant";
 
 DROP INDEX CONCURRENTLY IF EXISTS {schema}."{name}_dead";
 
+DROP INDEX CONCURRENTLY IF EXISTS {schema}."{name}_dead_key";
+
 UPDATE {schema}."outbox_schema_version" SET version = 1, applied_at = pg_catalog.now() WHERE table_name = '{name}';
 
 RESET lock_timeout;

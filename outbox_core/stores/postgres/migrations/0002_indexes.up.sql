@@ -15,7 +15,9 @@ BEGIN
         JOIN pg_catalog.pg_namespace n ON n.oid = i.relnamespace
         WHERE x.indrelid = '{table}'::pg_catalog.regclass
           AND NOT x.indisvalid
-          AND i.relname IN ('{name}_pending', '{name}_key', '{name}_cleaner', '{name}_tenant', '{name}_dead')
+          AND i.relname IN (
+              '{name}_pending', '{name}_key', '{name}_cleaner', '{name}_tenant', '{name}_dead', '{name}_dead_key'
+          )
     LOOP
         EXECUTE 'DROP INDEX ' || left_over;
     END LOOP;
@@ -29,9 +31,9 @@ SET lock_timeout = 0;
 CREATE INDEX CONCURRENTLY IF NOT EXISTS "{name}_pending" ON {table} (available_at, sequence)
     WHERE published_at IS NULL AND dead_at IS NULL;
 
--- Order per key. Dead rows stay in, so that a dead head can hold its key.
+-- Order per key. Without the dead, so that a claim does not pay for each of them that a key has.
 CREATE INDEX CONCURRENTLY IF NOT EXISTS "{name}_key" ON {table} (tenant_id, key, sequence)
-    WHERE key IS NOT NULL AND published_at IS NULL;
+    WHERE key IS NOT NULL AND published_at IS NULL AND dead_at IS NULL;
 
 -- The cleaner: what was published longest ago.
 CREATE INDEX CONCURRENTLY IF NOT EXISTS "{name}_cleaner" ON {table} (published_at, sequence)
@@ -44,6 +46,10 @@ CREATE INDEX CONCURRENTLY IF NOT EXISTS "{name}_tenant" ON {table} (tenant_id, s
 -- Dead letters, by when they died.
 CREATE INDEX CONCURRENTLY IF NOT EXISTS "{name}_dead" ON {table} (dead_at, sequence)
     WHERE dead_at IS NOT NULL;
+
+-- Dead letters that can hold their key.
+CREATE INDEX CONCURRENTLY IF NOT EXISTS "{name}_dead_key" ON {table} (tenant_id, key, sequence)
+    WHERE key IS NOT NULL AND dead_at IS NOT NULL AND replays = 0;
 
 INSERT INTO {schema}."outbox_schema_version" (table_name, version) VALUES ('{name}', 2)
 ON CONFLICT (table_name) DO UPDATE SET version = EXCLUDED.version, applied_at = EXCLUDED.applied_at;

@@ -8,6 +8,8 @@ WHERE
         $2::float8 IS NULL
         OR heartbeat_at IS NULL
         OR heartbeat_at < now() - make_interval(secs => $2)
+        -- Of a server whose clock was ahead of this one's: nobody is to wait until that moment has come.
+        OR heartbeat_at > now() + make_interval(secs => $2)
         OR holder = $1
     )
 RETURNING term

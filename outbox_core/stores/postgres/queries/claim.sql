@@ -11,11 +11,12 @@ WITH leader AS MATERIALIZED (
             sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) - bytes AS bytes_before
         FROM (
             SELECT ctid AS place, tenant_id, key, sequence,
-                {include queries/row_bytes.sql} AS bytes
+                {include queries/row_bytes.sql blind=$14} AS bytes
             FROM {table}
             WHERE
                 published_at IS NULL AND dead_at IS NULL
                 AND available_at <= now()
+                AND (available_at, sequence) <= ($15::timestamptz, $16::bigint)
                 AND (available_at, sequence) >= (
                     -- Where a row edited by hand may be, and no place tells it from the others there.
                     CASE WHEN $8::timestamptz < '1700-01-02Z' THEN '-infinity'::timestamptz ELSE $8::timestamptz END, $9::bigint
@@ -32,4 +33,4 @@ WITH leader AS MATERIALIZED (
     -- a flush of the log, which looking in vain many times a second must not cost.
     WHERE CASE WHEN bytes_before < $4 THEN $1::bigint IS NULL OR EXISTS (SELECT FROM leader) END
 )
-{include queries/lease.sql}
+{include queries/lease.sql blind=$14}

@@ -1,14 +1,7 @@
 -- Let the first unresolved message of a key go: a dead one is replayed, a waiting one is due now. A message in flight is
 -- left alone.
 WITH head AS MATERIALIZED (
-    SELECT id
-    FROM {table}
-    WHERE
-        (tenant_id, key, sequence) > ($1::uuid, $2::text, 0)
-        AND (tenant_id, key, sequence) < ($1::uuid, $2::text, 9223372036854775807)
-        AND key IS NOT NULL AND published_at IS NULL AND replays = 0
-    ORDER BY tenant_id, key, sequence
-    LIMIT 1
+    {include queries/head.sql}
 ), released AS (
     UPDATE {table} AS message
     SET

@@ -99,6 +99,33 @@ class ClaimContract:
             again = await scene.claim(since=rows[1].place)
             equal(ids(again), [m.event_id for m in messages[1:]], "rows from the second place on")
 
+    async def test_reading_on_to_a_place(self, database: Database) -> None:
+        messages = [Message(TOPIC, n) for n in range(5)]
+        async with at_work(database) as scene:
+            await scene.write(*messages)
+            rows = await scene.claim()
+            await scene.store.release(scene.table, [(r.id, r.token) for r in rows], restamp=False)
+            third = await scene.store.place_after(scene.table, rows[1].place, 1)
+            equal(third, rows[2].place, "the place one row on from the second")
+            equal(
+                await scene.store.place_after(scene.table, rows[1].place, 4),
+                None,
+                "a place past the last row",
+            )
+            again = await scene.claim(since=rows[1].place, until=rows[2].place)
+            equal(ids(again), [m.event_id for m in messages[1:3]], "rows from the second place to the third")
+
+    async def test_a_blind_claim_reads_no_content(self, database: Database) -> None:
+        message = Message(TOPIC, {"total": "1.50"}, key="k")
+        async with at_work(database) as scene:
+            await scene.write(message)
+            row = await scene.claim_one(blind=True)
+            equal((row.message.payload, row.message.meta.key), (b"", "k"), "content and key")
+            await scene.store.read(scene.table, row.id)
+            await scene.store.release(scene.table, [row.lease], restamp=False)
+            followed = await scene.store.follow(scene.table, scene.terms(blind=True), {key_id("k"): 1})
+            equal([row.message.payload for row in followed.rows()], [b""], "content of a followed key")
+
     async def test_held_keys_are_passed_over_for_their_tenant_alone(self, database: Database) -> None:
         held, other = Message(TOPIC, 1, key="k"), Message(TOPIC, 2, key="k", tenant_id=TENANT)
         free, keyless = Message(TOPIC, 3, key="other"), Message(TOPIC, 4)

@@ -68,6 +68,15 @@ class UnknownContract:
             lost = await scene.store.publish(scene.table, leases([kept]), delete=False)
             equal(lost, NOBODY, "leases lost of another follow of the same key")
 
+    async def test_a_claim_of_one_row_is_undone_behind_many_that_are_leased(self, database: Database) -> None:
+        messages = [Message(TOPIC, n) for n in range(40)]
+        async with at_work(database) as scene:
+            await scene.write(*messages)
+            await scene.claim(limit=39)
+            claim = scene.terms(limit=1)
+            equal((await scene.store.claim(scene.table, claim)).count, 1, "rows claimed")
+            equal(await scene.store.undo(scene.table, claim, {}), 1, "rows released")
+
     async def test_how_a_row_ended_is_told_with_the_attempt_that_did_it(self, database: Database) -> None:
         messages = [Message(TOPIC, n) for n in range(5)]
         async with at_work(database) as scene:

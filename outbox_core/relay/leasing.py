@@ -1,0 +1,108 @@
+"""One claim, sent to the store, and what came of it: rows, or an outcome that nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import anyio.lowlevel
+
+from outbox_core.errors import StorageError
+from outbox_core.observer import Claimed, Released
+from outbox_core.relay import clock
+from outbox_core.relay.admission import Batch
+from outbox_core.relay.completer import report_lost
+from outbox_core.relay.suspects import has_suspects, singled_out
+from outbox_core.relay.unknown import UnknownClaims
+from outbox_core.relay.unreadable import Unreadable
+from outbox_core.store import Claim, KeyId, Leased, Place, Span, Store
+
+if TYPE_CHECKING:
+    from outbox_core.observer import Event
+    from outbox_core.relay.keys import Keys
+    from outbox_core.relay.settings import RelaySettings
+    from outbox_core.relay.wakeups import Wakeups
+    from outbox_core.table import TableName
+
+LAST_SEQUENCE: Final = 2**63 - 1
+
+
+class Leasing:
+    """Remembers claims whose outcome is not known, to be undone, and rows that are not like others."""
+
+    def __init__(
+        self,
+        table: TableName,
+        store: Store,
+        settings: RelaySettings,
+        keys: Keys,
+        wakeups: Wakeups,
+        back_to: Callable[[Iterable[Place]], None],
+        *,
+        observe: Callable[[Event], None],
+    ) -> None:
+        self._table = table
+        self._store = store
+        self._settings = settings
+        self._keys = keys
+        self._wakeups = wakeups
+        self._back_to = back_to
+        self._observe = observe
+        self.unknown = UnknownClaims(table, store, settings.database_timeout, lambda place: back_to((place,)))
+        self.unreadable = Unreadable(table, store)
+        self.cautious = False
+        """One row at a time: a message may be among them that takes its process down, and the others with it."""
+
+    async def lease(self, claim: Claim, keys: Mapping[KeyId, int]) -> Batch:
+        """Lease rows, of given keys if there are any. Raises StorageError, and then the claim is to be undone."""
+        # The store carries its calls through: here is where a stop is heard between two of them.
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        started = clock.now()
+        try:
+            leased = await self._leased(claim, keys)
+            kept = await self._single_out(leased) if leased.recovered else leased
+        except BaseException as error:  # a cancellation, too, may have leased rows
+            if isinstance(error, StorageError):
+                self.unreadable.failed(claim, keys, error)
+            self.unknown.add(claim, keys)
+            for key_id in keys:
+                self._keys.retry(key_id, clock.now())
+            raise
+        self.unreadable.claimed(claim)
+        if leased.count:
+            self._wakeups.worked()
+            self._observe(Claimed(self._table, leased.count, leased.bytes, clock.now() - started))
+        self.cautious = kept.recovered and has_suspects(kept, self._settings.max_attempts)
+        # The store weighs rows as they are kept, which can be several times their size here.
+        full = kept is leased and (leased.count >= claim.limit or leased.bytes * 4 >= claim.max_bytes)
+        return Batch(claim, kept, keys, started + self._settings.trusted, full)
+
+    async def _leased(self, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
+        """Of keys from which nothing came it is found out who is before, and when: it may have been a moment early."""
+        if not keys:
+            leased = await self._store.claim(self._table, claim)
+        else:
+            leased = await self._store.follow(self._table, claim, keys)
+        if claim.blind:
+            await self.unreadable.examine(leased)
+        came = {row.key_id for row in leased.rows()} if keys else set[KeyId | None]()
+        missing = [Span(key_id, LAST_SEQUENCE) for key_id in keys if key_id not in came]
+        if not missing:
+            return leased
+        first = await self._store.predecessors(self._table, claim, missing)
+        return replace(leased, hidden={**leased.hidden, **first})
+
+    async def _single_out(self, leased: Leased) -> Leased:
+        """Keep one row of a claim that has suspects among its rows. The others are back, attempts refunded and on
+        record, before it is dispatched: if it takes the process down, it does so at its own cost alone."""
+        alone, others = singled_out(leased, self._settings.max_attempts)
+        if others:
+            leases = [row.lease for row in others]
+            lost = await self._store.release(self._table, leases, restamp=not self._settings.single_active)
+            self._back_to(row.place for row in others)
+            report_lost(self._table, others, lost, "release", self._observe)
+            if len(lost) < len(others):
+                reason = "a message that may crash its relay goes alone"
+                self._observe(Released(self._table, len(others) - len(lost), reason))
+        return alone

@@ -1,0 +1,97 @@
+"""Looking at everything from the beginning now and then: what its holder gave up, or what appeared behind the claims
+that read on, is found by that alone."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from outbox_core.relay import clock
+from outbox_core.relay.reach import Reach
+from outbox_core.relay.wakeups import MAX_SWEEP_SECONDS, after_sweep
+from outbox_core.store import BEGINNING, Place
+
+if TYPE_CHECKING:
+    from outbox_core.relay.settings import RelaySettings
+
+_SLICE_COST: Final = 4
+"""A slice of no use is followed by so many times its own duration without one."""
+
+
+class Sweeps:
+    """The usual sweep, and one in search of a message for a destination that may be back: that begins at the beginning
+    whenever it is wanted, and must not take the other one back there each time."""
+
+    def __init__(self, settings: RelaySettings) -> None:
+        self._settings = settings
+        self._usual = Sweep(Reach(settings))
+        self._search: Sweep | None = None
+
+    def begin_anew(self) -> None:
+        """From the beginning, at once."""
+        self._usual.begin_anew()
+
+    def search(self) -> None:
+        """Look for one row first, and then for more."""
+        self._search = Sweep(Reach(self._settings))
+        self._search.reach.limit = 1
+
+    def in_turn(self, now: float) -> Sweep | None:
+        """Whose slice is due; None when it is the turn of claims that read on."""
+        if self._search is not None and self._search.is_over:
+            self._search = None
+        return next((sweep for sweep in self._all() if sweep.takes_turn(now)), None)
+
+    def next_slice(self) -> float:
+        """When a sweep that is under way goes on; infinity when none is."""
+        return min(sweep.next_slice() for sweep in self._all())
+
+    def _all(self) -> list[Sweep]:
+        return [self._usual] if self._search is None else [self._search, self._usual]
+
+
+class Sweep:
+    """Goes on, a slice at a time, between claims that read on from where the last of them ended, and comes to its own
+    end where they are: however much lies behind, nobody waits for it."""
+
+    def __init__(self, reach: Reach) -> None:
+        self.reach = reach
+        """How much a slice is."""
+        self.place: Place = BEGINNING
+        """Where the next slice begins."""
+        self.is_over = False
+        """Whether it has come to its end once."""
+        self._due = 0.0
+        self._had_turn = False
+
+    def takes_turn(self, now: float) -> bool:
+        """Whether a slice is due. Those of one sweep take turns with claims that read on."""
+        waits = self._had_turn and self.place != BEGINNING
+        self._had_turn = not waits and now >= self._due
+        return self._had_turn
+
+    def next_slice(self) -> float:
+        """When a sweep that is under way goes on; infinity when none is."""
+        return inf if self.place == BEGINNING else self._due
+
+    def begin_anew(self) -> None:
+        """From the beginning, at once."""
+        self.place = BEGINNING
+        self._due = 0.0
+
+    def read(self, last: Place | None, position: Place, began: float, *, of_use: bool) -> bool:
+        """A slice read on to ``last``, or to the end; true when the sweep is over, having come to ``position``. The
+        next may come at once after one that was ``of_use``."""
+        if last is None or last >= position:
+            self.is_over = True
+            self.place = BEGINNING
+            self._due = after_sweep(began)
+            return True
+        self.place = last
+        now = clock.now()
+        self._due = now if of_use else now + _SLICE_COST * (now - began)
+        return False
+
+    def pause(self) -> None:
+        """Slices do not come to their end: others have their turn before it is tried again."""
+        self._due = clock.now() + MAX_SWEEP_SECONDS

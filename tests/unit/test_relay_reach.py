@@ -1,0 +1,293 @@
+"""However much lies in the way of a claim, and whatever is in it, others are not kept waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from outbox_core.dispatchers.router import Router
+from outbox_core.errors import BrokerUnavailable, ContentUnreadable, StorageTimeout
+from outbox_core.message import Message
+from outbox_core.meta import DispatchedMessage
+from outbox_core.observer import Dead, Failed, Reconnecting
+from outbox_core.relay import Relay, keys, reach, sweep
+from outbox_core.store import Claim, KeyId, Leased, Place
+from outbox_core.stores.memory.store import MemoryStore
+from outbox_core.table import TableName
+from tests.integration.relay.bench import Heard, until
+from tests.unit.relaying import QUICK, TABLE, put, rows
+
+pytestmark = pytest.mark.asyncio
+GOOD, AWAY = "good.b.v1", "away.b.v1"
+
+
+class Slow(MemoryStore):
+    """A claim that comes past more rows than these is not answered in time."""
+
+    most = 500
+    timeouts = 0
+
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
+        behind = [
+            row
+            for row in self.table(table).rows.values()
+            if row.published_at is None and claim.since <= (row.available_at, row.sequence) <= claim.until
+        ]
+        if len(behind) > self.most and claim.shut:
+            self.timeouts += 1
+            raise StorageTimeout("not answered")
+        return await super().claim(table, claim)
+
+
+async def test_a_destination_that_is_away_with_very_many_messages_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reach, "_FIRST_SPAN", 1_000)
+    monkeypatch.setattr(reach, "_LEAST_SPAN", 100)
+    store, arrived = Slow(), 0
+
+    async def good(_: DispatchedMessage) -> None:
+        nonlocal arrived
+        arrived += 1
+
+    async def away(_: DispatchedMessage) -> None:
+        if not store.timeouts or not back:
+            raise BrokerUnavailable("gone")
+
+    back = False
+    await put(store, *(Message(AWAY, number) for number in range(1_500)))
+    router = Router({"good.**": good, "away.**": away})
+    async with Relay(lambda: store, table=TABLE, dispatcher=router, **QUICK):
+        await until(lambda: store.timeouts > 0)
+        for number in range(5):
+            await put(store, Message(GOOD, number))
+            await until(lambda n=number: arrived > n)
+        assert not any(row.published_at for row in rows(store, AWAY))
+        back = True
+        await until(lambda: all(row.published_at for row in rows(store)), 30.0)
+    assert {row.attempts for row in rows(store)} == {1}
+
+
+async def test_a_drain_ends_behind_very_many_messages_for_a_destination_that_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reach, "_FIRST_SPAN", 400)
+    monkeypatch.setattr(reach, "_LEAST_SPAN", 100)
+    monkeypatch.setattr(reach, "_QUICK", 0)
+    store, arrived = Slow(), 0
+
+    async def good(_: DispatchedMessage) -> None:
+        nonlocal arrived
+        arrived += 1
+
+    async def away(_: DispatchedMessage) -> None:
+        raise BrokerUnavailable("gone")
+
+    await put(store, *(Message(AWAY, number) for number in range(1_500)))
+    await put(store, *(Message(GOOD, number) for number in range(20)))
+    router = Router({"good.**": good, "away.**": away})
+    settings = QUICK | {"backoff_base": 60.0, "backoff_cap": 60.0}
+    await Relay(lambda: store, table=TABLE, dispatcher=router, **settings).drain()
+    assert store.timeouts
+    assert arrived == 20
+
+
+async def test_what_appears_behind_is_found_while_a_destination_is_tried_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each time a message for it is looked for from the beginning; the sweep that finds others must come further."""
+    made = sweep.Sweep.__init__
+
+    def in_small_slices(self: sweep.Sweep, size: reach.Reach) -> None:
+        made(self, size)
+        size.span = 100
+
+    monkeypatch.setattr(reach, "_QUICK", 0)
+    monkeypatch.setattr(sweep.Sweep, "__init__", in_small_slices)
+    store, arrived, tries = MemoryStore(), 0, 0
+
+    async def good(_: DispatchedMessage) -> None:
+        nonlocal arrived
+        arrived += 1
+
+    class Away:
+        async def dispatch(self, _: DispatchedMessage, /) -> None:
+            nonlocal tries
+            tries += 1
+            raise BrokerUnavailable("gone")
+
+        async def probe(self) -> None:
+            pass
+
+    await put(store, *(Message(AWAY, number) for number in range(1_500)))
+    for row in rows(store):
+        row.available_at -= timedelta(hours=1)
+    settings = QUICK | {"backoff_base": 0.1, "backoff_cap": 0.1, "batch_size": 50}
+    router = Router({"good.**": good, "away.**": Away()})
+    async with Relay(lambda: store, table=TABLE, dispatcher=router, **settings):
+        await put(store, Message(GOOD, 1))
+        await until(lambda: arrived == 1 and tries > 5)
+        await put(store, Message(GOOD, 2))
+        behind = rows(store, GOOD)[-1]
+        behind.available_at -= timedelta(minutes=30)
+        await until(lambda: arrived == 2, 15.0)
+
+
+class Unreadable(MemoryStore):
+    """One row cannot be read: a claim that takes it fails, as does reading it alone."""
+
+    culprit: UUID | None = None
+    error: type[ContentUnreadable | StorageTimeout] = ContentUnreadable
+
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
+        return await self._checked(table, claim, await super().claim(table, claim))
+
+    async def follow(self, table: TableName, claim: Claim, keys: dict[KeyId, int]) -> Leased:  # type: ignore[override]
+        return await self._checked(table, claim, await super().follow(table, claim, keys))
+
+    async def read(self, table: TableName, row_id: UUID) -> None:
+        if row_id == self.culprit:
+            raise self.error("cannot be read")
+        await super().read(table, row_id)
+
+    async def _checked(self, table: TableName, claim: Claim, leased: Leased) -> Leased:
+        if not claim.blind and any(row.id == self.culprit for row in leased.rows()):
+            await self.undo(table, claim, {})
+            raise self.error("cannot be read")
+        return leased
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_a_row_that_cannot_be_read_is_dead_and_the_others_go_on(key: str | None) -> None:
+    store, heard, got = Unreadable(), Heard(), list[int]()
+
+    async def dispatch(message: DispatchedMessage) -> None:
+        got.append(int(message.payload))
+
+    await put(store, *(Message(GOOD, number, key=key) for number in range(40)))
+    culprit = rows(store)[17]
+    store.culprit = culprit.id
+    async with Relay(lambda: store, table=TABLE, dispatcher=dispatch, observers=[heard], **QUICK):
+        await until(lambda: len(got) == 39 and culprit.dead_at is not None)
+    assert sorted(got) == [number for number in range(40) if number != 17]
+    assert str(culprit.last_error).startswith("STORAGE.UNREADABLE ")
+    assert len(heard.of(Dead)) == 1
+    assert {row.attempts for row in rows(store)} == {1}
+
+
+@pytest.mark.parametrize("age", [0, 3600])
+async def test_a_row_that_cannot_be_read_in_time_is_put_off_and_the_others_go_on(
+    age: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old one is passed by claims that go on to what is new: only sweeps come upon it."""
+    monkeypatch.setattr(sweep, "MAX_SWEEP_SECONDS", 0.3)
+    store, heard, got = Unreadable(), Heard(), list[int]()
+    store.error = StorageTimeout
+
+    async def dispatch(message: DispatchedMessage) -> None:
+        got.append(int(message.payload))
+
+    await put(store, *(Message(GOOD, number) for number in range(40)))
+    for row in rows(store):
+        row.available_at -= timedelta(seconds=age)
+    culprit = rows(store)[3]
+    store.culprit = culprit.id
+    settings = QUICK | {"backoff_base": 0.1, "backoff_cap": 600.0}
+    async with Relay(lambda: store, table=TABLE, dispatcher=dispatch, observers=[heard], **settings):
+        await until(lambda: bool(heard.of(Failed)), 30.0)
+        store.culprit = None
+        await until(lambda: len(got) == 40, 30.0)
+    assert all(event.charged for event in heard.of(Failed))
+    assert not heard.of(Dead)
+
+
+async def test_another_row_that_is_found_in_its_place_is_not_blamed() -> None:
+    store, heard, got = Unreadable(), Heard(), list[int]()
+
+    class Shifting(Unreadable):
+        async def claim(self, table: TableName, claim: Claim) -> Leased:
+            if claim.blind:
+                self.culprit = None  # somebody has mended it meanwhile
+            return await super().claim(table, claim)
+
+    store = Shifting()
+
+    async def dispatch(message: DispatchedMessage) -> None:
+        got.append(int(message.payload))
+
+    await put(store, *(Message(GOOD, number) for number in range(5)))
+    store.culprit = rows(store)[2].id
+    async with Relay(lambda: store, table=TABLE, dispatcher=dispatch, observers=[heard], **QUICK):
+        await until(lambda: len(got) == 5)
+    assert store.culprit is None
+    assert not heard.of(Dead)
+    assert {row.attempts for row in rows(store)} == {1}
+    assert any("which can be read" in event.error for event in heard.of(Reconnecting))
+
+
+async def test_a_slow_key_with_many_messages_keeps_nobody_else_waiting() -> None:
+    store, got = MemoryStore(), dict[int, float]()
+
+    async def dispatch(message: DispatchedMessage) -> None:
+        if message.meta.key is not None:
+            await asyncio.sleep(0.03)
+        got[message.meta.sequence] = time.monotonic()
+
+    await put(store, *(Message(GOOD, number, key="hot") for number in range(150)))
+    relay = Relay(
+        lambda: store, table=TABLE, dispatcher=dispatch, batch_size=5, **QUICK | {"poll_interval": 0.2}
+    )
+    async with relay:
+        await until(lambda: len(got) > 0)
+        waits = []
+        for number in range(4):
+            began = time.monotonic()
+            await put(store, Message(GOOD, number))
+            sequence = max(row.sequence for row in rows(store))
+            await until(lambda last=sequence: last in got, 10.0)
+            waits.append(got[sequence] - began)
+        hot = sorted(row.sequence for row in rows(store) if row.record.key)
+        delivered = [sequence for sequence in got if sequence in hot]
+        assert delivered == hot[: len(delivered)], "out of order"
+        assert len(delivered) < 150, "the key was not slow"
+        await until(lambda: all(row.published_at for row in rows(store)), 30.0)
+    # The first may come while it is not yet known that the key is slow.
+    assert max(waits[1:]) < 1.5
+    assert [sequence for sequence in got if sequence in hot] == hot
+    assert {row.attempts for row in rows(store)} == {1}
+
+
+async def test_more_held_keys_than_a_claim_can_be_told_keep_nobody_else_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(keys, "MAX_HELD_IN_CLAIM", 20)
+    store, got = MemoryStore(), list[object]()
+    held, followers = 100, 30
+
+    async def dispatch(message: DispatchedMessage) -> None:
+        if message.meta.key is not None and message.payload == b"0":
+            raise RuntimeError("not yet")
+        got.append(message.payload)
+
+    await put(store, *(Message(GOOD, 0, key=f"k{number}") for number in range(held)))
+    settings = QUICK | {"backoff_base": 30.0, "backoff_cap": 30.0}
+    async with Relay(lambda: store, table=TABLE, dispatcher=dispatch, batch_size=10, **settings):
+        await until(lambda: all(row.last_error for row in rows(store)))
+        keyed = (Message(GOOD, 1, key=f"k{number}") for number in range(held) for _ in range(followers))
+        await put(store, *keyed)
+        for number in range(5):
+            await put(store, Message(GOOD, number + 2))
+            await until(lambda n=number: len(got) > n, 5.0)
+    assert sorted(map(str, got)) == [str(str(number + 2).encode()) for number in range(5)]
+
+
+async def test_a_place_is_so_many_rows_on() -> None:
+    store = MemoryStore()
+    await put(store, *(Message(GOOD, number) for number in range(10)))
+    places: list[Place] = sorted((row.available_at, row.sequence) for row in rows(store))
+    assert await store.place_after(TABLE, places[2], 3) == places[5]
+    assert await store.place_after(TABLE, places[2], 8) is None
