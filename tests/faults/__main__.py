@@ -7,9 +7,9 @@
 
 Prints what happens as it happens and ends with one line of JSON, also when something went wrong with the session
 itself. The exit code is 0 only when nothing was lost, made up, reordered, altered, written too late or sent again
-without a reason, every planned fault was felt, every row of the fault matrix has its proof, and the long form has
-reached its counts. With some of the kinds alone there is no matrix: it needs them all. Files are written after every
-run, so that what was found is kept.
+without a reason, every planned fault was felt and recovered from in time, every row of the fault matrix has its proof,
+and the long form has reached its counts. With some of the kinds alone there is no matrix: it needs them all. Files are
+written after every run, so that what was found is kept.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ from tests.faults.suites import Done, run_all, suites
 from tests.faults.summary import summary
 from tests.faults.trial import Result, run
 from tests.revision import Revision, last_changed, revision
+from tests.writable import unwritable
 
+FILES = ("json", "report", "plot")
 SHORTEST_SOAK_SECONDS = WARM_UP_SECONDS + 60.0
 
 
@@ -107,17 +109,24 @@ class Session:
                 words.append(f"{option} {value:g}" if isinstance(value, float) else f"{option} {value}")
         return " ".join([*words, "--no-matrix"] if given["no_matrix"] else words)
 
-    def save(self) -> None:
-        """Write the files that were asked for, as far as there is something to write."""
+    def save(self) -> list[str]:
+        """Write the files that were asked for, as far as there is something to write; what could not be, which is no
+        reason to end a session that may have hours before it."""
         texts: dict[str, Callable[[], str]] = {
             "json": lambda: json.dumps(self.verdict()),
             "report": lambda: "\n".join(self.told),
             "plot": lambda: plot.plot(self.results).rstrip(),
         }
+        failed: list[str] = []
         for name, text in texts.items():
             file: Path | None = getattr(self.arguments, name)
             if file is not None:
-                file.write_text(text() + "\n", encoding="utf-8")
+                try:
+                    file.write_text(text() + "\n", encoding="utf-8")
+                except OSError as error:
+                    failed.append(f"a file could not be written: {error}")
+                    self.tell(failed[-1])
+        return failed
 
 
 async def main(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -134,11 +143,8 @@ async def main(arguments: argparse.Namespace) -> dict[str, Any]:
     found = session.verdict()
     for shortfall in found["counts_short"]:
         session.tell(f"NOT REACHED {shortfall}")
-    try:
-        session.save()
-    except OSError as error:
-        session.problems.append(f"a file could not be written: {error}")
-        session.tell(session.problems[-1])
+    if failed := session.save():
+        session.problems += failed
         return session.verdict()
     return found
 
@@ -263,9 +269,16 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error(
             f"of before {changed.file} was changed: {', '.join(old)}; run the tests again, or leave out --records"
         )
-    files = [file for file in (arguments.json, arguments.report, arguments.plot) if file is not None]
-    if nowhere := [str(file) for file in files if not file.absolute().parent.is_dir()]:
-        parser.error(f"cannot be written: {', '.join(nowhere)}; make their folders first")
+    if arguments.long is not None and arguments.soak is not None:
+        parser.error(
+            "--long and --soak are two forms of a session, and --long has a soak of its own: give one of them"
+        )
+    for name in FILES:
+        file: Path | None = getattr(arguments, name)
+        if file is not None and (reason := unwritable(file)):
+            parser.error(
+                f"--{name} {file} cannot be written: {reason}; name a file in a folder that is there"
+            )
     return arguments
 
 

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -28,11 +28,12 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One test: its id, what became of it and why."""
+    """One test: its id, what became of it and why, and whether it had failed before it passed."""
 
     test: str
     fate: Fate
     why: str = ""
+    second_try: bool = False
 
 
 class Standing(StrEnum):
@@ -48,12 +49,16 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was shown of one row. ``gaps`` say what was not; ``absent`` what this machine cannot have."""
+    """What was shown of one row. ``gaps`` say what was not; ``absent`` what this machine cannot have.
+
+    ``second_try`` has the tests that failed first, beside others, and passed when they were run once more.
+    """
 
     row: Row
     shown: tuple[str, ...]
     gaps: tuple[str, ...]
     absent: tuple[str, ...]
+    second_try: tuple[str, ...] = ()
 
     @property
     def standing(self) -> Standing:
@@ -76,6 +81,11 @@ def absent_rows(proofs: Sequence[Proof]) -> int:
 def gaps(proofs: Sequence[Proof]) -> list[str]:
     """Everything that was not shown and had to be, with the number of its row."""
     return [f"row {proof.row.number}: {gap}" for proof in proofs for gap in proof.gaps]
+
+
+def second_try(proofs: Sequence[Proof]) -> list[str]:
+    """Every test that proves something and needed a second try to."""
+    return sorted({test for proof in proofs for test in proof.second_try})
 
 
 def prove(
@@ -129,6 +139,7 @@ def judge(
     shown: list[str] = []
     absent: list[str] = []
     gaps: list[str] = []
+    again: list[str] = []
     lacked = gaps if missing_is_failure() else absent
     for kind in row.kinds + (row.points if brokers else ()):
         where = {broker for each, broker in felt if each == kind}
@@ -145,12 +156,13 @@ def judge(
         passed = [each for each in of_it if each.fate is Fate.PASSED]
         skipped = [each for each in of_it if each.fate is Fate.SKIPPED]
         gaps += [f"{each.test} failed" for each in failed]
+        again += [each.test for each in passed if each.second_try]
         lacked += [f"{each.test}: {each.why}" for each in skipped]
         if passed and not failed:
             shown.append(test)
         elif not of_it:
             gaps.append(f"{test} was not run")
-    return Proof(row, tuple(shown), tuple(gaps), tuple(absent))
+    return Proof(row, tuple(shown), tuple(gaps), tuple(absent), tuple(again))
 
 
 def _belongs(ran: str, named: str) -> bool:
@@ -199,8 +211,14 @@ def read_results(text: str) -> list[Ran]:
 
 
 def latest(records: Sequence[Path]) -> list[Ran]:
-    """What became of each test the last time it ran: a later record overrules an earlier one."""
-    by_test = {ran.test: ran for record in records for ran in read_results(record.read_text())}
+    """What became of each test the last time it ran: a later record overrules an earlier one, and leaves its trace."""
+    by_test: dict[str, Ran] = {}
+    failed: set[str] = set()
+    for record in records:
+        for ran in read_results(record.read_text()):
+            by_test[ran.test] = replace(ran, second_try=ran.fate is Fate.PASSED and ran.test in failed)
+            if ran.fate is Fate.FAILED:
+                failed.add(ran.test)
     return list(by_test.values())
 
 
@@ -212,6 +230,7 @@ def table(proofs: Sequence[Proof]) -> str:
         tests = len(proof.shown) - len(kinds)
         how = ", ".join([*kinds, *([f"{tests} test{'s' * (tests > 1)}"] if tests else [])])
         lines.append(f"  {proof.row.number:>2}  {proof.row.fault:<74} {proof.standing:<9} {how}")
+        lines += [f"      at the second try: {test}" for test in proof.second_try]
         lines += [f"      not here: {reason}" for reason in proof.absent]
         lines += [f"      GAP: {gap}" for gap in proof.gaps]
     return "\n".join(lines)

@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant("window-completed-before-ack", ("kill_broker",), "ordered", "lost"),
     Mutant("no-look-for-predecessors", ("kill_relay", "lose_broker_answers"), "ordered", "reordered"),
     Mutant("no-refund", ("stop_relay", "cut_broker", "lose_database_answers"), "ordered", "miscounted"),
-    Mutant("leases-never-end", ("kill_relay",), "side-by-side", "lost"),
+    Mutant("leases-never-end", ("kill_relay", "kill_relay_at_a_point"), "side-by-side", "lost"),
     Mutant("enqueue-commits-by-itself", ("kill_writer",), "side-by-side", "phantom"),
 )
 

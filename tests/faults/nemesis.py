@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import time
 from collections import Counter
@@ -35,7 +34,7 @@ OFTEN = {
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """One fault. Times are of the monotonic clock; ``recovered`` is when messages were published again."""
+    """One fault. Times are of the monotonic clock; ``recovered`` is when everybody worked again who has to."""
 
     kind: str
     began: float
@@ -47,6 +46,10 @@ class Deed:
     """Whether something did not do what it had promised while it was broken, or the fault could not be made at all."""
     paired: bool = False
     """Whether another was made at the same time."""
+    resumed: float | None = None
+    """When the first message was published after it."""
+    silent: str = ""
+    """Who did not work again; empty when all did."""
 
 
 async def rage(
@@ -151,12 +154,16 @@ async def _together(world: World, kinds: Sequence[str], missing: dict[str, str])
             told, hit, broken = f"{type(error).__name__}: {error}", False, True
         return kind, began, time.monotonic(), hit, told, broken
 
+    world.back = None
     done = [deed for deed in await asyncio.gather(*map(one, kinds)) if deed is not None]
-    recovered: float | None = None
-    with contextlib.suppress(NotHit):
-        await world.until_working()
-        recovered = time.monotonic()
+    alone = len(kinds) == 1
+    if alone and world.back is not None:
+        done = [(kind, began, world.back, *told) for kind, began, _, *told in done]
+    found = await world.until_working(max((healed for _, _, healed, *_ in done), default=None))
     return [
-        Deed(kind, began, healed, recovered, hit, told, broken, paired=len(kinds) > 1)
+        Deed(
+            kind, began, healed, found.whole, hit, told, broken,
+            paired=not alone, resumed=found.resumed, silent=found.silent,
+        )
         for kind, began, healed, hit, told, broken in done
-    ]
+    ]  # fmt: skip

@@ -1,8 +1,8 @@
 """The recorded run of `docs/explanation/faults.md`, written from its JSON.
 
-    python -m tests.faults.page FILE.json [--plot FILE.svg] [--mutants FILE.json]
+    python -m tests.faults.page FILE.json [--plot FILE.svg] [--mutants FILE.json] [--soak FILE.json]
 
-The JSON of the run that the page shows is kept in the repository; page and JSON change together.
+The JSON of the runs that the page shows is kept in the repository; page and JSON change together.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.revision import at_commit
 
 REPOSITORY = Path(__file__).parents[2]
 RESULTS = REPOSITORY / "tests" / "faults" / "results"
-RUN, MUTANTS = RESULTS / "latest.json", RESULTS / "mutants.json"
+RUN, MUTANTS, SOAK = (RESULTS / f"{name}.json" for name in ("latest", "mutants", "soak"))
 PAGE = REPOSITORY / "docs" / "explanation" / "faults.md"
 PLOT = PAGE.with_name("faults-timeline.svg")
 _FILES = re.compile(r" --(json|plot|report) \S+")
@@ -31,7 +31,15 @@ _FILES = re.compile(r" --(json|plot|report) \S+")
 def recorded(run: Path | None = None) -> str:
     """The part of the page on a run, the one that is kept in the repository if not another."""
     saved: dict[str, Any] = json.loads((run or RUN).read_text(encoding="utf-8"))
-    parts = [_about(saved), _runs(saved), _kinds(saved), _counts(saved), _soaks(saved), _plot(saved)]
+    parts = [
+        _about(saved),
+        _runs(saved),
+        _kinds(saved),
+        _recoveries(saved),
+        _counts(saved),
+        _soaks(saved),
+        _plot(saved),
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -47,13 +55,29 @@ def mutants(file: Path | None = None) -> str:
     return "\n".join(lines)
 
 
-def matrix() -> str:
-    """The part of the page on the rows of the matrix, and those of them that need no broker."""
+def soak(file: Path | None = None) -> str:
+    """The part of the page on a soak by itself, where one is kept: it takes an hour, and is not made anew each time."""
+    if file is None and not SOAK.exists():
+        return "No soak by itself is recorded."
+    saved: dict[str, Any] = json.loads((file or SOAK).read_text(encoding="utf-8"))
+    return "\n\n".join([_about(saved), _runs(saved), _soaks(saved)])
+
+
+def matrix(run: Path | None = None) -> str:
+    """The part of the page on the rows of the matrix, and those of them that need no broker; with what became of each
+    in the run that is kept, where that says so."""
+    saved: dict[str, Any] = json.loads((run or RUN).read_text(encoding="utf-8"))
+    standings: dict[str, str] = saved.get("matrix", {})
     lines = ["| row | fault | kinds, and moments to die at | tests | by broker |", "|---:|---|---|---:|---|"]
+    if standings:
+        lines = [f"{lines[0]} in the recorded run |", f"{lines[1]}---|"]
     for row in ROWS:
         kinds = ", ".join(f"`{kind}`" for kind in row.kinds + row.points)
         tests = len(row.tests) + sum(map(len, row.by_broker.values()))
-        lines.append(f"| {row.number} | {row.fault} | {kinds} | {tests or ''} | {_by_broker(row)} |")
+        standing = f" {standings.get(str(row.number), 'not in it')} |" if standings else ""
+        lines.append(
+            f"| {row.number} | {row.fault} | {kinds} | {tests or ''} | {_by_broker(row)} |{standing}"
+        )
     alone = ", ".join(str(row.number) for row in ROWS if not _by_broker(row))
     return (
         "\n".join(lines)
@@ -80,6 +104,11 @@ def _about(saved: dict[str, Any]) -> str:
         if rows
         else ""
     )
+    if again := saved.get("second_try"):
+        tests = ", ".join(f"`{test}`" for test in again)
+        matrix += (
+            f" These failed beside others, and passed when they were run once more by themselves: {tests}."
+        )
     problems = "\n".join(f"- {problem}" for problem in [*saved["problems"], *saved["counts_short"]])
     date = f"{datetime.fromisoformat(saved['date']):%Y-%m-%d}, {at_commit(saved)}"
     lines = [
@@ -113,6 +142,19 @@ def _kinds(saved: dict[str, Any]) -> str:
     return f"{saved['faults']} faults were felt: {felt}." if felt else ""
 
 
+def _recoveries(saved: dict[str, Any]) -> str:
+    """How long it took to work again; records from before this was measured do not say."""
+    slowest: dict[str, float] = saved.get("slowest_recovery_by_kind", {})
+    limits = saved.get("recovery_limit_seconds", {})
+    told = ", ".join(f"`{kind}` {seconds:.2f} of {limits[kind]:g} s" for kind, seconds in slowest.items())
+    return (
+        f"After a fault alone relays worked again within {saved['slowest_recovery_seconds']:.2f} s. By kind, the"
+        f" slowest, of what each may take: {told}."
+        if told
+        else ""
+    )
+
+
 def _counts(saved: dict[str, Any]) -> str:
     if saved["form"] != "long":
         return ""
@@ -135,12 +177,12 @@ def _plot(saved: dict[str, Any]) -> str:
     return f"![Commits and arrivals in every second, and every fault in its lane, seed {saved['seed']}]({PLOT.name})"
 
 
-def unfit(saved: dict[str, Any]) -> str:
-    """Why a run is not one to show; empty when it is."""
+def unfit(saved: dict[str, Any], form: str = "long") -> str:
+    """Why a run is not one to show as a long one, or as a soak; empty when it is."""
     if not saved["finished"]:
         return "it did not come to its end"
     return (
-        "" if saved["form"] == "long" else f"it is of the {saved['form']} form, and the page shows a long one"
+        "" if saved["form"] == form else f"it is of the {saved['form']} form, and the page shows a {form} one"
     )
 
 
@@ -149,25 +191,29 @@ def main(arguments: argparse.Namespace) -> int:
     try:
         saved = json.loads(arguments.file.read_text(encoding="utf-8"))
         problem = unfit(saved)
-        shown, broken = recorded(arguments.file), mutants(arguments.mutants)
+        shown, rows, broken = recorded(arguments.file), matrix(arguments.file), mutants(arguments.mutants)
+        soaked = soak(arguments.soak)
+        if arguments.soak is not None:
+            wrong = unfit(json.loads(arguments.soak.read_text(encoding="utf-8")), "soak")
+            problem = problem or (f"--soak {arguments.soak}: {wrong}" if wrong else "")
         if arguments.plot is not None and "<svg" not in arguments.plot.read_text(encoding="utf-8"):
             problem = f"{arguments.plot} is no plot"
     except OSError as error:
         problem = f"{error.strerror}: {error.filename}"
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        problem = (
-            f"it, or what --mutants names, is not what the session wrote ({type(error).__name__}: {error})"
-        )
+        what = f"{type(error).__name__}: {error}"
+        problem = f"it, or what --mutants or --soak names, is not what the session wrote ({what})"
     if problem:
         print(f"{arguments.file} is not a run to show: {problem}")
         return 1
     RESULTS.mkdir(exist_ok=True)
     if arguments.file.resolve() != RUN:
         RUN.write_text(json.dumps(saved, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    for given, kept in ((arguments.plot, PLOT), (arguments.mutants, MUTANTS)):
+    for given, kept in ((arguments.plot, PLOT), (arguments.mutants, MUTANTS), (arguments.soak, SOAK)):
         if given is not None and given.resolve() != kept:
             shutil.copyfile(given, kept)
     text = replaced(PAGE.read_text(encoding="utf-8"), "recorded run", shown)
+    text = replaced(replaced(text, "matrix", rows), "soak", soaked)
     PAGE.write_text(replaced(text, "mutants", broken), encoding="utf-8")
     print(f"wrote {PAGE.relative_to(REPOSITORY)}")
     return 0
@@ -181,6 +227,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--plot", type=Path, help="what `--plot` wrote in the same run")
     parser.add_argument(
         "--mutants", type=Path, help="what `python -m tests.faults.mutants --json FILE` wrote"
+    )
+    parser.add_argument(
+        "--soak", type=Path, help="what `python -m tests.faults --soak 3600 --json FILE` wrote"
     )
     return parser.parse_args()
 

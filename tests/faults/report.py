@@ -41,6 +41,7 @@ def figures(result: Result) -> dict[str, int | str]:
         "unknown to their writer": f"{len(verdict.unknown)}, of which {verdict.unknown_committed} committed",
         "faults felt": sum(result.by_kind.values()),
         "stops, the slowest": f"{len(result.stops)}, {_slowest(result)}",
+        "working again, the slowest": _slowest_recovery(result),
     }
 
 
@@ -48,10 +49,17 @@ def _slowest(result: Result) -> str:
     return f"{max(stop.seconds for stop in result.stops):.2f} s" if result.stops else "none"
 
 
+def _slowest_recovery(result: Result) -> str:
+    if not result.recoveries:
+        return "none"
+    kind, seconds = max(result.recoveries.items(), key=lambda each: each[1])
+    return f"{seconds:.1f} s, after {kind}"
+
+
 def table(result: Result) -> str:
     """One run in figures, and what is wrong with it."""
     lines = [f"{result.plan.name}: {'good' if result.good else 'NOT GOOD'}"]
-    lines += [f"  {name:<24} {value}" for name, value in figures(result).items()]
+    lines += [f"  {name:<26} {value}" for name, value in figures(result).items()]
     if result.trends:
         lines.append(soak.table(result.trends))
     lines += [f"  {kind} cannot be had here: {reason}" for kind, reason in result.missing.items()]

@@ -67,7 +67,7 @@ ROWS = (
     ),
     Row(
         4,
-        "relay killed within a batch, a record, a release; replay killed, cleaning cut",
+        "relay killed within a batch, a record, a release; replay and cleaner killed",
         ("kill_relay", "kill_relay_at_a_point"),
         (
             _crash("dispatch.acknowledged 4 ok"),
@@ -75,6 +75,8 @@ ROWS = (
             _crash("release.during 1 slow Claimed"),
             "tests/integration/test_replay_interrupted.py::test_a_killed_process_is_taken_over",
             "tests/integration/test_cleaner.py::test_a_pass_that_failed_goes_on_from_where_it_was_with_smaller_batches",
+            "tests/integration/test_cleaner_killed.py::test_killed_between_two_batches",
+            "tests/integration/test_cleaner_killed.py::test_killed_while_a_batch_is_being_deleted",
         ),
         points=("dispatch.during", "publish.during", "fail.during"),
     ),
@@ -146,6 +148,7 @@ ROWS = (
         15,
         "broker's disk full",
         by_broker={
+            "kafka": ("tests/faults/test_kafka_disk.py::test_a_full_disk_is_an_outage_that_ends",),
             "nats": (f"{ADAPTERS}/test_nats_publishing.py::test_a_full_stream_is_retried",),
             "amqp": (f"{ADAPTERS}/test_amqp_connection.py::test_a_disk_alarm_is_an_outage_that_ends",),
         },
@@ -165,6 +168,9 @@ ROWS = (
         _relay(
             "test_leadership.py::test_a_deposed_leader_claims_nothing",
             "test_leadership.py::test_workers_side_by_side_lose_nothing_and_repeat_nothing",
+            "test_two_leaders.py::test_a_leader_that_does_not_hear_of_its_successor_claims_nothing",
+            "test_two_leaders.py::test_what_a_leader_that_does_not_hear_of_its_successor_writes_too_late_is_refused",
+            "test_two_leaders.py::test_two_leaders_of_one_term_have_no_row_in_common",
         ),
     ),
     Row(
@@ -240,7 +246,12 @@ ROWS = (
             "test_pooler.py::test_the_pooler_and_the_server_behind_it_fail",
         ),
     ),
-    Row(28, "server turned read-only", ("read_only_postgres",)),
+    Row(
+        28,
+        "server turned read-only, failover to a stand-by",
+        ("read_only_postgres",),
+        _relay("test_failover.py::test_a_relay_follows_to_the_promoted_stand_by"),
+    ),
     Row(
         29,
         "cancelled at the first 20 awaits and each sixth after them; at every one in the long form",

@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.faults import counts, matrix, report
 from tests.faults.classify import FAILURES
+from tests.faults.recovery import promised_seconds
 from tests.faults.stops import LIMIT_SECONDS
 from tests.faults.suites import Done
 from tests.faults.trial import Result
@@ -33,6 +34,7 @@ def summary(
     by_kind = sum((result.by_kind for result in results), Counter[str]())
     reached, wanted = counts.reached(results, done), counts.wanted(done)
     stops = [stop.seconds for result in results for stop in result.stops]
+    recoveries = _recoveries(results)
     return {
         "committed": sum(verdict.committed for verdict in verdicts),
         "delivered": sum(verdict.delivered for verdict in verdicts),
@@ -52,6 +54,13 @@ def summary(
         "stops": len(stops),
         "slowest_stop_seconds": round(max(stops), 3) if stops else None,
         "stop_limit_seconds": LIMIT_SECONDS,
+        "slowest_recovery_seconds": max(recoveries.values(), default=None),
+        "slowest_recovery_by_kind": recoveries,
+        "recovery_limit_seconds": {
+            kind: round(promised_seconds(kind, result.plan.settings), 3)
+            for result in results
+            for kind in sorted(result.recoveries)
+        },
         "per_hour": {
             f"{result.plan.broker} {name}": round(trend.per_hour, 2)
             for result in results
@@ -68,12 +77,20 @@ def summary(
         "matrix_rows_proven": sum(proof.standing is matrix.Standing.SHOWN for proof in proofs),
         "matrix_rows_absent": matrix.absent_rows(proofs),
         "matrix_rows": len(proofs),
+        "matrix": {str(proof.row.number): str(proof.standing) for proof in proofs},
+        "second_try": matrix.second_try(proofs),
         "runs": [_run(result) for result in results],
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release()}",
         "versions": _versions(results),
         "seconds": round(seconds, 1),
         "good": good,
     }
+
+
+def _recoveries(results: Sequence[Result]) -> dict[str, float]:
+    """The most seconds that it took relays to work again, by kind."""
+    kinds = sorted({kind for result in results for kind in result.recoveries})
+    return {kind: round(max(result.recoveries.get(kind, 0.0) for result in results), 3) for kind in kinds}
 
 
 def _run(result: Result) -> dict[str, Any]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.faults import page
 from tests.faults.__main__ import cautions, has_matrix, parsed
 from tests.faults.kinds import KINDS
-from tests.faults.matrix import Fate, Proof, Ran, Standing, absent_rows, gaps, judge, table
+from tests.faults.matrix import Fate, Proof, Ran, Standing, absent_rows, gaps, judge, latest, table
 from tests.faults.plan import BROKERS, Broker
 from tests.faults.rows import ROWS, Row
+from tests.faults.summary import summary
 from tests.revision import last_changed
 
 ROW = Row(1, "relay killed", ("kill", "freeze"), ("f.py::test",))
@@ -111,6 +115,48 @@ def test_a_kind_that_must_be_had_is_a_gap_when_it_is_missing(monkeypatch: pytest
     proof = judged(felt, BROKERS, missing)
     assert (proof.standing, proof.absent, proof.gaps) == (Standing.NOT_SHOWN, (), ("freeze: no compiler",))
     assert gaps([proof]) == ["row 1: freeze: no compiler"]
+
+
+def record(folder: Path, name: str, **fates: str) -> Path:
+    """What pytest writes of a run in which these tests passed, failed or were skipped."""
+    inside = {"passed": "", "failed": "<failure/>", "skipped": '<skipped message="not root"/>'}
+    cases = "".join(
+        f'<testcase file="f.py" name="{test}">{inside[fate]}</testcase>' for test, fate in fates.items()
+    )
+    file = folder / name
+    file.write_text(f"<testsuite>{cases}</testsuite>")
+    return file
+
+
+def test_what_passed_at_the_second_try_only_leaves_a_trace(tmp_path: Path) -> None:
+    first = record(tmp_path, "1.xml", test="failed", other="failed", steady="passed", skips="failed")
+    second = record(tmp_path, "2.xml", test="passed", other="failed", skips="skipped")
+    ran = {each.test: each for each in latest([first, second])}
+    assert {test: (each.fate, each.second_try) for test, each in ran.items()} == {
+        "f.py::test": (Fate.PASSED, True), "f.py::other": (Fate.FAILED, False),
+        "f.py::steady": (Fate.PASSED, False), "f.py::skips": (Fate.SKIPPED, False),
+    }  # fmt: skip
+    proof = judged(EVERYWHERE, BROKERS, ran=[*ran.values()])
+    assert (proof.standing, proof.second_try) == (Standing.SHOWN, ("f.py::test",))
+    assert "at the second try: f.py::test" in table([proof])
+    found = summary([], (), [proof, proof, judged(set())], seed=1, seconds=1.0, good=False)
+    assert found["second_try"] == ["f.py::test"]
+    assert summary([], (), [judged(EVERYWHERE)], seed=1, seconds=1.0, good=False)["second_try"] == []
+
+
+def test_what_became_of_each_row_is_in_the_record_and_on_the_page(tmp_path: Path) -> None:
+    proofs = [replace(judged(EVERYWHERE), row=ROWS[0]), replace(judged(set()), row=ROWS[1])]
+    found = summary([], (), proofs, seed=1, seconds=1.0, good=False)
+    assert found["matrix"] == {"1": "shown", "2": "NOT SHOWN"}
+    kept = json.loads(page.RUN.read_text(encoding="utf-8"))
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(kept | {"matrix": found["matrix"], "second_try": ["f.py::test"]}))
+    lines = page.matrix(file).splitlines()
+    assert lines[0].endswith("| by broker | in the recorded run |")
+    assert [line.split(" | ")[-1] for line in lines[2:5]] == ["shown |", "NOT SHOWN |", "not in it |"]
+    assert "passed when they were run once more by themselves: `f.py::test`." in page.recorded(file)
+    file.write_text(json.dumps({name: each for name, each in kept.items() if name != "matrix"}))
+    assert page.matrix(file).splitlines()[0].endswith("| by broker |")
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:

@@ -13,6 +13,7 @@ from tests.faults.journal import NotHere, NotHit, promised
 from tests.faults.kinds import KINDS
 from tests.faults.kinds.process import LEADER_POINTS, POINTS
 from tests.faults.plan import Plan
+from tests.faults.recovery import Recovery
 
 
 def test_what_a_run_is_short_of() -> None:
@@ -45,11 +46,12 @@ class Calm:
         self.left = [*POINTS, *(LEADER_POINTS if ordered else ())]
         self.done: list[str] = []
         self.works = True
+        self.back: float | None = None
+        self.since: float | None = None
 
-    async def until_working(self) -> float:
-        if not self.works:
-            raise NotHit("nothing is published")
-        return 0.0
+    async def until_working(self, since: float | None) -> Recovery:
+        self.since = since
+        return Recovery(2.0, 3.0) if self.works else Recovery(2.0, None, "r1.0 published nothing")
 
 
 def fault(name: str) -> Any:
@@ -133,8 +135,30 @@ async def test_a_kind_that_nobody_feels_is_tried_again_and_given_up(monkeypatch:
 async def test_nothing_more_is_broken_once_nothing_works() -> None:
     world = Calm()
     world.works = False
-    await raged(world, goals={"kill_relay": 5})
+    calm: Any = world
+    (deed,), _ = await nemesis.rage(calm, [*KINDS], 0.0, lambda _: None, goals={"kill_relay": 5})
     assert len(world.done) == 1
+    assert (deed.resumed, deed.recovered, deed.silent) == (2.0, None, "r1.0 published nothing")
+
+
+@pytest.mark.asyncio
+async def test_a_server_is_healed_when_it_is_back_unless_something_else_was_broken_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def restart(world: Calm) -> str:
+        world.back = 1.0
+        return "felt"
+
+    monkeypatch.setitem(KINDS, "restart_postgres", restart)
+    world = Calm()
+    calm: Any = world
+    (alone,), _ = await nemesis.rage(calm, ["restart_postgres"], 0.0, lambda _: None)
+    assert (alone.healed, world.since) == (1.0, 1.0)
+    both, _ = await nemesis.rage(
+        calm, ["restart_postgres", "cut_broker"], 0.0, lambda _: None, goals={"pairs": 1}
+    )
+    assert all(deed.healed > 1.0 for deed in both if deed.paired)
+    assert [deed.healed for deed in both if not deed.paired].count(1.0) == 1
 
 
 @pytest.mark.asyncio

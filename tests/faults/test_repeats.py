@@ -155,7 +155,10 @@ def test_a_stall_costs_a_claim_and_there_is_one_in_five_minutes() -> None:
 
 def test_a_fault_lasts_a_moment_longer_than_it_takes_the_first_relay_to_work_again() -> None:
     plan = Plan(seed=1, broker="nats", seconds=0.0, ordered=True)
-    deeds = [Deed("cut_broker", 3.0, 4.0, 5.0, True, ""), Deed("kill_relay", 7.0, 8.0, None, False, "")]
+    deeds = [
+        Deed("cut_broker", 3.0, 4.0, 5.9, True, "", resumed=5.0),
+        Deed("kill_relay", 7.0, 8.0, None, False, "", silent="nobody"),
+    ]
     assert broken_by(Result(plan, 2.0, deeds=deeds)) == [
         Broken(STARTING, 0.0, 3.0), Broken("cut_broker", 3.0, 6.0), Broken("kill_relay", 7.0, 9.0),
     ]  # fmt: skip

@@ -63,15 +63,50 @@ async def test_what_breaks_the_session_off_is_in_the_last_line(monkeypatch: pyte
 
 
 @pytest.mark.asyncio
-async def test_a_file_that_cannot_be_written_takes_no_last_line(
+async def test_a_file_that_cannot_be_written_any_more_ends_no_session_and_takes_no_last_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(session, "run", calm_run)
-    found = await ended([*CALM, "--json", str(tmp_path)])
+    runs: list[Plan] = []
+
+    async def without_its_file(plan: Plan, *given: Any) -> Result:
+        runs.append(plan)
+        (tmp_path / "run.json").mkdir(exist_ok=True)
+        return await calm_run(plan, *given)
+
+    monkeypatch.setattr(session, "run", without_its_file)
+    both = ["--seed", "7", "--no-matrix", "--json", str(tmp_path / "run.json")]
+    found = await ended([*both, "--report", str(tmp_path / "run.txt")])
+    assert [plan.ordered for plan in runs] == [True, False]
     assert found.keys() >= LAST_LINE
-    assert not found["good"]
+    assert (found["good"], found["finished"]) == (False, True)
+    (problem,) = found["problems"]
+    assert "a file could not be written" in problem
+    assert problem in (tmp_path / "run.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("option", ["--json", "--report", "--plot"])
+@pytest.mark.parametrize("place", [".", "nowhere/file", "/proc/outbox"])
+def test_a_place_that_cannot_be_written_is_refused_before_anything_starts(
+    option: str,
+    place: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit):
-        session.parsed([*CALM, "--json", str(tmp_path / "nowhere" / "run.json")])
+        session.parsed([*CALM, option, place])
+    assert f"{option} {place} cannot be written: " in capsys.readouterr().err
+    (tmp_path / "older").write_text("kept")
+    for file in ("older", "new"):
+        session.parsed([*CALM, option, file])
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("older", "kept")]
+
+
+def test_a_long_form_and_a_soak_are_not_had_together(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        session.parsed(["--long", "--soak", "600"])
+    assert "--long and --soak are two forms" in capsys.readouterr().err
 
 
 def test_it_is_printed_after_everything_else() -> None:
@@ -198,6 +233,6 @@ def test_what_is_no_long_run_takes_no_recorded_ones_place(
     if given is not None:
         file.write_text(given, encoding="utf-8")
     before = page.PAGE.read_bytes()
-    assert page.main(argparse.Namespace(file=file, plot=None, mutants=None)) == 1
+    assert page.main(argparse.Namespace(file=file, plot=None, mutants=None, soak=None)) == 1
     assert reason in capsys.readouterr().out
     assert (page.RUN.read_text(encoding="utf-8"), page.PAGE.read_bytes()) == (kept, before)

@@ -12,8 +12,10 @@ from typing import Any
 
 from tests.faults import readers, repeats, roles, soak, telling
 from tests.faults.classify import Committed, Evidence, Seen, Verdict, classify
+from tests.faults.journal import NotHit
 from tests.faults.nemesis import Deed, lacking, rage
 from tests.faults.plan import TABLE, Plan
+from tests.faults.recovery import late
 from tests.faults.repeats import Broken
 from tests.faults.stops import Stop, stops
 from tests.faults.trail import Step
@@ -52,6 +54,15 @@ class Result:
         return Counter(deed.kind for deed in self.deeds if deed.hit)
 
     @property
+    def recoveries(self) -> dict[str, float]:
+        """The most seconds from the end of a fault until all that have to worked again, by kind; pairs are left out."""
+        found: dict[str, float] = {}
+        for deed in self.deeds:
+            if deed.recovered is not None and not deed.paired:
+                found[deed.kind] = max(found.get(deed.kind, 0.0), deed.recovered - deed.healed)
+        return found
+
+    @property
     def good(self) -> bool:
         return self.verdict.good and self.verdict.committed > 0 and not self.problems
 
@@ -79,17 +90,16 @@ async def _run(
     result: Result, kinds: Sequence[str], tell: Callable[[str], None], goals: Mapping[str, int]
 ) -> None:
     def tell_deed(deed: Deed) -> None:
-        if deed.recovered is None:
-            after = "NOTHING WORKED AFTER THAT"
-            result.problems.append(f"nothing was published any more after {deed.kind}")
-        else:
-            after = f"working again {deed.recovered - deed.healed:.1f} s later"
+        after, problem = afterwards(deed, result.plan.settings)
+        if problem:
+            result.problems.append(problem)
         mark = "" if deed.hit else "NOT FELT "
         tell(f"  {deed.began - result.began:6.1f} s  {deed.kind:<22} {mark}{deed.told}; {after}")
 
     plan = result.plan
     async with opened(plan) as world:
-        await world.until_working()
+        if silent := (await world.until_working()).silent:
+            raise NotHit(silent)
         result.began = time.monotonic()
         result.versions = {server.name: server.version for server in (world.postgres, world.broker)}
         if kinds:
@@ -118,6 +128,15 @@ async def _run(
         result.ended = time.monotonic()
         if not result.good:
             tell(f"what its processes told is kept in {world.keep_journals()}")
+
+
+def afterwards(deed: Deed, settings: Mapping[str, Any]) -> tuple[str, str]:
+    """What came after a fault, in words, and what of it is a problem; of two at once no time is promised."""
+    if deed.recovered is None:
+        return f"AFTER THAT {deed.silent}", f"after {deed.kind} {deed.silent}"
+    seconds = deed.recovered - deed.healed
+    problem = "" if deed.paired else late(deed.kind, seconds, settings)
+    return f"working again {seconds:.1f} s later" + ", TOO LATE" * bool(problem), problem
 
 
 async def _quiet_end(world: World, result: Result) -> None:
@@ -162,13 +181,14 @@ async def _gather(world: World, result: Result) -> Evidence:
 
 
 def broken_by(result: Result) -> list[Broken]:
-    """What was broken when. It is over a moment after one relay works again: in that the others try again, too."""
+    """What was broken when. It is over a moment after one relay works again: in that the others try again, too. That
+    all do may take longer, and then explains no more."""
     after = result.plan.settings["backoff_cap"]
     started = Broken(repeats.STARTING, 0.0, result.began + after)
     return [
         started,
         *(
-            Broken(deed.kind, deed.began, (deed.healed if deed.recovered is None else deed.recovered) + after)
+            Broken(deed.kind, deed.began, (deed.healed if deed.resumed is None else deed.resumed) + after)
             for deed in result.deeds
         ),
     ]

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ from tests.faults.clocks import Clock, shim
 from tests.faults.journal import Tail, eventually
 from tests.faults.plan import GRACE, TABLE, Plan
 from tests.faults.processes import Place, RelayPlace, WriterPlace
+from tests.faults.recovery import Recovery, recovery
 from tests.faults.servers import ClockedPostgres, ProxiedKafka
 from tests.services.nats import NatsServer
 from tests.services.proxy import FaultProxy
@@ -33,6 +34,7 @@ SERVERS: dict[str, type[Server]] = {"kafka": ProxiedKafka, "nats": NatsServer, "
 RECOVERY_SECONDS = 30.0
 QUIET_SECONDS = 90.0
 EXIT_SECONDS = GRACE + 6.0
+_POLL_SECONDS = 0.05
 
 
 @dataclass(slots=True)
@@ -60,6 +62,8 @@ class World:
     """Moments at which a relay is still to die; refilled when all had their turn."""
     visited: Counter[str] = field(default_factory=Counter[str])
     """Moments at which a relay has died, with how often."""
+    back: float | None = None
+    """When what was broken was there again, of a fault that goes on to wait for something after that."""
 
     @asynccontextmanager
     async def admin(self) -> AsyncIterator[Any]:
@@ -97,11 +101,23 @@ class World:
     def proxy_of(self, relay: RelayPlace) -> FaultProxy:
         return self.relay_proxies[self.relays.index(relay)]
 
-    async def until_working(self, within: float = RECOVERY_SECONDS) -> float:
-        """Wait until messages are being published again; the seconds it took."""
-        began = time.monotonic()
-        await self.events.until(began, "Published", within=within)
-        return time.monotonic() - began
+    async def until_working(self, since: float | None = None, within: float = RECOVERY_SECONDS) -> Recovery:
+        """Wait until messages are published again, after ``since`` or from now on: by one relay where one leads, by
+        every relay that runs where all work side by side. Whoever is silent for so long is named in the answer."""
+        since = time.monotonic() if since is None else since
+        deadline = time.monotonic() + within
+        while True:
+            alive = {
+                place.name for place in self.relays if place.child is not None and place.exit_code is None
+            }
+            found = recovery(
+                since, self.events.since(since, "Published"), None if self.plan.ordered else alive
+            )
+            if not found.silent:
+                return found
+            if time.monotonic() > deadline:
+                return replace(found, silent=f"{found.silent} within {within:g} s")
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def until_delivered(self, within: float = QUIET_SECONDS) -> int:
         """Wait until nothing is left to deliver; how many messages were left when time was up."""

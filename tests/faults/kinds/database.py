@@ -192,6 +192,7 @@ async def _back_again(world: World, restart: Any) -> str:
     began = time.monotonic()
     before = await _started(world)
     await asyncio.to_thread(restart)
+    world.back = time.monotonic()
     if await _started(world) == before:
         raise NotHit("the server was not started again")
     with promised():
