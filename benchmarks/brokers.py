@@ -287,6 +287,11 @@ def _started(services: Services, kind: str) -> str | Missing:
     return address
 
 
+def bars(_: Mode) -> frozenset[str]:
+    """The names of the figures that have a bar."""
+    return frozenset(f"drain_{kind}_vs_bound" for kind in environment.brokers())
+
+
 def run(place: Place, mode: Mode) -> Section:
     with brokers(environment.brokers()) as (addresses, missing):
         return common.run(measure(place, addresses, missing, SIZES[mode]))

@@ -31,11 +31,11 @@ class Benchmark:
 
 
 BENCHMARKS = {
-    "enqueue": Benchmark("benchmarks.enqueue", "enqueue", 4, 19, 150),
+    "enqueue": Benchmark("benchmarks.enqueue", "enqueue", 4, 22, 150),
     "hot_path": Benchmark("benchmarks.hot_path", "hot path", 2, 6, 165),
     "drain": Benchmark("benchmarks.drain", "drain", 6, 49, 235),
     "long_drain": Benchmark("benchmarks.long_drain", "long drain", 4, 14, 207),
-    "peers": Benchmark("benchmarks.peers.beside", "peers", 15, 45, 270),
+    "peers": Benchmark("benchmarks.peers.beside", "peers", 15, 56, 270),
     "brokers": Benchmark("benchmarks.brokers", "brokers", 20, 44, 226),
     "latency": Benchmark("benchmarks.latency", "commit to dispatcher", 8, 29, 282),
     "claim_cost": Benchmark("benchmarks.claim_cost", "claim", 9, 45, 921),

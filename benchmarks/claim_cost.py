@@ -15,9 +15,10 @@ import contextlib
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import asyncpg
@@ -44,7 +45,12 @@ ROUNDS = 3
 """Into which the time that a trap is measured for is cut."""
 FEWEST_CLAIMS = 300
 """With fewer, of either table, the slowest hundredth is a few claims, and nothing is judged."""
-SHARES = {"p50": 0.5, "p99": 0.99}
+MEASURES: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "p50": partial(percentile, share=0.5),
+    "p99": partial(percentile, share=0.99),
+    "mean": statistics.fmean,
+}
+"""Of all claims of a table. Where sweeps are under a hundredth of the claims p99 steps over them, the mean does not."""
 
 
 @dataclass(frozen=True)
@@ -180,16 +186,20 @@ class Pair:
         """Values are of all claims together, spreads those of the rounds."""
         figures: list[Figure] = []
         trapped, clean = ([claim.ms for claim in claims] for claims in (self.trapped, self.clean))
-        for share, part in SHARES.items():
-            each = [(percentile(ours, part), percentile(theirs, part)) for ours, theirs in self.rounds()]
-            ours, theirs = percentile(trapped, part), percentile(clean, part)
+        for kind, of in MEASURES.items():
+            each = [(of(ours), of(theirs)) for ours, theirs in self.rounds()]
+            ours, theirs = of(trapped), of(clean)
             figures += [
-                _pooled(f"claim_{share}_ms_{name}", f"{trap.text}, {share}", ours, [one for one, _ in each], unit="ms"),
+                _pooled(f"claim_{kind}_ms_{name}", f"{trap.text}, {kind}", ours, [one for one, _ in each], unit="ms"),
                 _pooled(
-                    f"claim_{share}_ratio_{name}", f"{trap.text}, {share} / clean", ours / theirs,
+                    f"claim_{kind}_ratio_{name}", f"{trap.text}, {kind} / clean", ours / theirs,
                     [one / other for one, other in each], at_most=trap.bar, valid=judged and self.enough,
                 ),
             ]  # fmt: skip
+        slowest = [max(ours) for ours, _ in self.rounds()]
+        figures.append(
+            _pooled(f"claim_slowest_ms_{name}", f"{trap.text}, slowest", max(trapped), slowest, unit="ms")
+        )
         sweeps = [claim.ms for claim in self.trapped if claim.sweep]
         if sweeps:
             figures.append(figure(f"claim_sweep_ms_{name}", f"{trap.text}, a sweep", sweeps, unit="ms"))
@@ -261,6 +271,8 @@ async def measure(place: Place, size: Size) -> Section:
         f"{size.seconds:g} s a trap, cut into {ROUNDS} rounds; relays and writers of both tables on {event_loop()[1]}.",
         f"Claims of up to {BATCH_SIZE * 10} rows; on each table {pace}.",
         "Values are of all claims of a trap together, also the sweeps from the beginning; spreads are the rounds'.",
+        "Where sweeps are under a hundredth of the claims p99 steps over them: the mean has them, and the same bar.",
+        "The slowest claim stands beside, without a bar.",
         f"Claims in the trap / beside it: {counts}; with fewer than {FEWEST_CLAIMS} nothing is judged.",
     ]
     judged = size.as_deep_as_the_bars
@@ -270,6 +282,13 @@ async def measure(place: Place, size: Size) -> Section:
     return Section(
         "claim", figures, notes, {"stages": {name: pair.details() for name, pair in found.items()}}
     )
+
+
+def bars(mode: Mode) -> frozenset[str]:
+    """The names of the figures that have a bar."""
+    size = SIZES[mode]
+    ways = traps(size.depth, size.held_seconds)
+    return frozenset(f"claim_{kind}_ratio_{name}" for kind in MEASURES for name in ways)
 
 
 def run(place: Place, mode: Mode) -> Section:

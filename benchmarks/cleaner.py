@@ -212,6 +212,11 @@ def _figures(cleanings: list[Cleaning]) -> list[Figure]:
     return figures
 
 
+def bars(_: Mode) -> frozenset[str]:
+    """The names of the figures that have a bar."""
+    return frozenset({"cleaner_batch_ms_p95", "cleaner_snapshot_growth"})
+
+
 def run(place: Place, mode: Mode) -> Section:
     return common.run(measure(place, SIZES[mode]))
 

@@ -29,11 +29,13 @@ from benchmarks.common import NO_PGBENCH, Place
 from benchmarks.figures import Figure, Missing, Section, figure, ratio
 from benchmarks.processes import drained
 from benchmarks.turns import rotated
+from outbox_core.store import END
 from outbox_core.stores.postgres.sessions import PLANNED_ONCE, PLANNER
 from outbox_core.stores.postgres.sql import query
 
 CLAIM_PARAMETERS = (
     "term", "token", "ttl", "bytes", "hand", "dead", "apart", "since", "after", "tenants", "keys", "shut", "batch",
+    "blind", "end", "last",
 )  # fmt: skip
 PUBLISH_PARAMETERS = ("ids", "tokens")
 KEYS = 1000
@@ -84,6 +86,7 @@ async def pgbench(place: Place, program: str, rows: int) -> dict[str, Any]:
     values = {
         "term": term, "token": UUID(int=1), "since": "0001-01-02", "after": 0, "ttl": 60, "tenants": "{}",
         "keys": "{}", "shut": "{}", "batch": CLAIM_ROWS, "bytes": 8 * 1024 * 1024, "hand": "{}", "dead": "false",
+        "blind": "false", "end": END[0].isoformat(), "last": END[1],
         "apart": "{}",
     }  # fmt: skip
     settings = PLANNER | PLANNED_ONCE
@@ -215,6 +218,12 @@ def _against_the_rest(by_name: dict[str, Arm]) -> list[Figure]:
 
 def _slug(name: str) -> str:
     return "rate_" + re.sub(r"[^a-z0-9]+", "_", name.replace(",", "").lower())
+
+
+def bars(_: Mode) -> frozenset[str]:
+    """The names of the figures that have a bar."""
+    against = {f"drain{keys}_vs_{other}" for keys in ("", "_keyed") for other in ("pgbench", "naive")}
+    return frozenset({*against, "delete_vs_mark", "python_us_per_row", "python_us_per_row_keyed"})
 
 
 def run(place: Place, mode: Mode) -> Section:

@@ -108,6 +108,11 @@ async def measure(size: Size) -> Section:
     return Section("hot path", figures, notes)
 
 
+def bars(_: Mode) -> frozenset[str]:
+    """The names of the figures that have a bar."""
+    return frozenset(f"hot_path_us_per_row{name}" for name in KEYS)
+
+
 def run(_: Place, mode: Mode) -> Section:
     return common.run(measure(SIZES[mode]))
 

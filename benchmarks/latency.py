@@ -252,6 +252,12 @@ def _percentiles(rate: int, mixed: bool, rounds: list[Stretch]) -> list[Figure]:
     ]
 
 
+def bars(mode: Mode) -> frozenset[str]:
+    """The names of the figures that have a bar."""
+    paces = {f"latency_p95_ms_{rate}" for rate in SIZES[mode].rates if rate in JUDGED}
+    return frozenset({*paces, "late_commit_ms", "idle_statements_per_s", "idle_cpu_percent"})
+
+
 def run(place: Place, mode: Mode) -> Section:
     return common.run(measure(place, SIZES[mode]))
 

@@ -160,6 +160,12 @@ def _thinned(samples: list[tuple[int, float]]) -> list[tuple[int, float]]:
     return samples[:: len(samples) // 40 + 1]
 
 
+def bars(_: Mode) -> frozenset[str]:
+    """The names of the figures that have a bar."""
+    memory = {f"memory_{name}_{what}" for name in ("rows", "large") for what in ("mb", "growth")}
+    return frozenset({*memory, "hot_percent"})
+
+
 def run(place: Place, mode: Mode) -> Section:
     return common.run(measure(place, SIZES[mode]))
 

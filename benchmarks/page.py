@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import figures
+from benchmarks import bars, figures
 from benchmarks.figures import Section
 from benchmarks.verdicts import Verdict
 
@@ -218,6 +218,8 @@ def unfit(saved: dict[str, Any]) -> str:
         return f"measured at the smallest size: {', '.join(smoke)}"
     if saved["failed"]:
         return f"failed to run: {', '.join(saved['failed'])}"
+    if found := bars.gaps(saved):
+        return "; ".join(found)
     absent = TEXTS.keys() - {section.name for section in sections}
     return f"not measured: {', '.join(sorted(absent))}" if absent else ""
 

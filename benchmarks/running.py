@@ -16,13 +16,14 @@ from typing import Any
 
 import psycopg
 
-from benchmarks import common, environment, figures, machine, plots
+from benchmarks import bars, common, environment, figures, machine, plots
 from benchmarks.catalogue import BENCHMARKS, Mode, listing
 from benchmarks.common import Place
 from benchmarks.figures import Section
 from benchmarks.verdicts import Verdict
 from tests.services.sources import Missing as NotThere
 from tests.services.sources import Unavailable
+from tests.writable import unwritable
 
 
 def measure(place: Place, mode: Mode, names: Sequence[str]) -> Iterator[tuple[str, Section | str]]:
@@ -62,7 +63,8 @@ def merged(older: dict[str, Any], sections: Sequence[Section], failed: dict[str,
 
 
 def assembled(sections: Sequence[Section], failed: dict[str, str]) -> dict[str, Any]:
-    """What is saved: the form is ``mixed`` where sections were measured in different ones."""
+    """What is saved: the form is ``mixed`` where sections were measured in different ones, ``bars`` what they had to
+    be judged by."""
     modes = {str(section.run["mode"]) for section in sections}
     return figures.content(
         sections,
@@ -70,6 +72,7 @@ def assembled(sections: Sequence[Section], failed: dict[str, str]) -> dict[str, 
         date=max((section.run["date"] for section in sections), default=None),
         duration_s=round(sum(section.run["seconds"] for section in sections), 1),
         failed=failed,
+        bars=sorted(bars.of(sections)),
     )
 
 
@@ -87,14 +90,15 @@ def verdict(saved: dict[str, Any]) -> str:
         )
     lines += [f"Not measured: {name}: {why}" for name, why in saved["missing"].items()]
     lines += [f"Failed to run: {name}: {reason}" for name, reason in saved["failed"].items()]
+    lines += [f"Not as the code says: {gap}." for gap in bars.gaps(saved)]
     return "\n".join(lines)
 
 
 def main(description: str | None, only: str | None = None) -> int:
     """The command line of all benchmarks, or of the one whose name is given.
 
-    Ends with 1 when a benchmark failed to run, or a figure could not be measured; a missed bar does not fail a run, for
-    a busy machine misses bars too.
+    Ends with 1 when a benchmark failed to run, or a figure could not be measured or is not there; a missed bar does not
+    fail a run, for a busy machine misses bars too.
     """
     names = [only] if only else list(BENCHMARKS)
     parser = _parser(description, names)
@@ -136,7 +140,7 @@ def _measured(place: Place, given: argparse.Namespace, older: dict[str, Any] | N
         plots.draw(given.plots, sections)
     print(verdict(now))
     print(f"{time.monotonic() - began:.0f} s in all.")
-    return 1 if failed or now["missing"] else 0
+    return 1 if failed or now["missing"] or bars.gaps(now) else 0
 
 
 def _checked(given: argparse.Namespace) -> dict[str, Any] | None:
@@ -153,12 +157,30 @@ def _checked(given: argparse.Namespace) -> dict[str, Any] | None:
         file: Path | None = getattr(given, name)
         if file is not None and file.is_dir():
             raise ValueError(f"--{name} {file} is a folder; name a file")
+        if file is not None and (reason := _no_file(file)):
+            raise ValueError(f"--{name} {file} cannot be written: {reason}")
+    if given.plots is not None and (reason := _no_folder(given.plots)):
+        raise ValueError(f"--plots {given.plots} is no folder that can be made: {reason}")
     if given.into is None or not given.into.exists():
         return None
     try:
         return figures.read(given.into)
     except ValueError as error:
         raise ValueError(f"--into {given.into} cannot be added to: {error}") from None
+
+
+def _no_file(file: Path) -> str:
+    """Why there can be no such file; empty when there can. Folders above it are made."""
+    return _no_folder(file.parent) or unwritable(file)
+
+
+def _no_folder(folder: Path) -> str:
+    """Why there can be no such folder; empty when there now is."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return str(error.strerror)
+    return unwritable(folder / ".outbox-benchmarks")
 
 
 def _parser(description: str | None, names: list[str]) -> argparse.ArgumentParser:

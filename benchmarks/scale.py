@@ -162,6 +162,11 @@ def _figures(by_relays: list[Arm], by_tables: list[Arm]) -> list[Figure]:
     return figures
 
 
+def bars(mode: Mode) -> frozenset[str]:
+    """The names of the figures that have a bar."""
+    return frozenset(f"tables_{count}_connections" for count in SIZES[mode].tables)
+
+
 def run(place: Place, mode: Mode) -> Section:
     return common.run(measure(place, SIZES[mode]))
 

@@ -45,9 +45,8 @@ class Size:
     """How long a run is."""
 
     rows: int
-    """For the relay."""
-    peer_rows: int
-    """For the others: they are slower, and some get a share of it alone."""
+    """For the relay and each of the others: a shorter drain is slower, for its beginning weighs more. One that would
+    take the whole run gets a share of it, and has no bar."""
     repeats: int
     seconds: float
     latency_rounds: int
@@ -58,9 +57,9 @@ class Size:
 
 EVERY_PEER = ("pgqueuer", "faststream-outbox", "txoutbox", "procrastinate")
 SIZES = {
-    Mode.SMOKE: Size(1_000, 1_000, 1, 0.2, 1, ("txoutbox",), 120.0),
-    Mode.QUICK: Size(20_000, 4_000, 3, 0.8, 3, ("pgqueuer", "txoutbox"), 120.0),
-    Mode.FULL: Size(60_000, 60_000, 3, 5.0, 3, EVERY_PEER, 900.0),
+    Mode.SMOKE: Size(1_000, 1, 0.2, 1, ("txoutbox",), 120.0),
+    Mode.QUICK: Size(12_000, 3, 0.8, 3, ("pgqueuer", "txoutbox"), 120.0),
+    Mode.FULL: Size(60_000, 3, 5.0, 3, EVERY_PEER, 900.0),
 }
 
 
@@ -78,7 +77,7 @@ class Rounds:
 
 
 async def peer_drain(place: Place, peer: Peer, python: Path, size: Size, rounds: Rounds) -> None:
-    rows = _rows(peer, size)
+    rows = rows_of(peer, size)
     order = _order(place, peer, size, action="drain", rows=rows)
     result = await processes.child(peer.module, order, python=str(python))
     rounds.rates.append(result["published"] / result["seconds"])
@@ -245,23 +244,30 @@ def _beside_the_quickest(relay: list[float], others: list[list[float]]) -> Figur
 
 def _notes(peers: Iterable[Peer], size: Size) -> list[str]:
     peers = list(peers)
-    fewer = ", ".join(
-        f"{_rows(peer, size):,} for {peer.name}" for peer in peers if _rows(peer, size) < size.rows
+    shares = ", ".join(
+        f"{rows_of(peer, size):,} for {peer.name}" for peer in peers if rows_of(peer, size) < size.rows
     )
+    fewer = f" ({shares})" if shares else ""
     clock = (
         "The clock of the others runs from the start of their worker, its connections already open, until nothing is"
         " left; the relay's from the beginning of its first claim until the last row is on record as published."
     )
     return [
-        f"{size.rows:,} rows of 300 bytes ({fewer}), rounds: {size.repeats}, by turns, every library on uvloop.",
+        f"{size.rows:,} rows of 300 bytes each{fewer}, rounds: {size.repeats}, by turns, every library on uvloop.",
         f"Latencies of {', '.join(size.timed)} at {RATE}/s, {size.seconds:g} s a round, rounds: {size.latency_rounds}.",
         clock,
         *(f"{peer.name} {peer.version}: {peer.promises} {peer.differs}" for peer in peers),
     ]
 
 
-def _rows(peer: Peer, size: Size) -> int:
-    return max(round(size.peer_rows * peer.share), 10)
+def rows_of(peer: Peer, size: Size) -> int:
+    return max(round(size.rows * peer.share), 10)
+
+
+def bars(_: Mode) -> frozenset[str]:
+    """The names of the figures that have a bar."""
+    drains = {f"drain{keys}_vs_{slug}" for slug in BARS for keys in ("", "_keyed")}
+    return frozenset({*drains, "latency_p50_vs_peers"})
 
 
 def run(place: Place, mode: Mode) -> Section:

@@ -3,6 +3,7 @@ there."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Iterator
@@ -12,13 +13,15 @@ from typing import Any
 
 import pytest
 
-from benchmarks import common, drain, figures, machine, running
+from benchmarks import claim_cost, common, drain, enqueue, figures, machine, running, scale
 from benchmarks.catalogue import BENCHMARKS, Mode, listing
 from benchmarks.common import NO_PGBENCH, Place
 from benchmarks.figures import Missing, Section
 from benchmarks.long_drain import growth
 from benchmarks.peers import beside, environments, tune
+from benchmarks.traps import Trap
 from benchmarks.turns import rotated
+from benchmarks.verdicts import FEWEST_ROUNDS, Verdict
 
 
 def measured(name: str, value: float, **run: Any) -> Section:
@@ -78,7 +81,54 @@ def test_the_quickest_is_not_known_while_one_of_the_others_is_not_timed() -> Non
 
 def test_settings_of_peers_are_tried_by_drains_alone() -> None:
     size = tune.drains(100, 2)
-    assert (size.rows, size.peer_rows, size.repeats, size.timed) == (100, 100, 2, ())
+    assert (size.rows, size.repeats, size.timed) == (100, 2, ())
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_who_is_judged_drains_as_many_rows_as_the_relay(mode: Mode) -> None:
+    size = beside.SIZES[mode]
+    judged = [peer for peer in environments.peers() if peer.slug in beside.BARS]
+    assert len(judged) == len(beside.BARS)
+    assert {beside.rows_of(peer, size) for peer in judged} == {size.rows}
+
+
+@pytest.mark.parametrize("mode", [Mode.QUICK, Mode.FULL])
+def test_whatever_has_a_bar_has_rounds_enough_to_be_judged(mode: Mode) -> None:
+    rounds = {
+        f"{name}.{field}": value
+        for name, each in BENCHMARKS.items()
+        for field, value in vars(importlib.import_module(each.module).SIZES[mode]).items()
+        if field in ("repeats", "writers_repeats", "latency_rounds")
+    }
+    assert {"enqueue.writers_repeats", "peers.repeats", "drain.repeats"} <= rounds.keys()
+    rounds.pop("brokers.latency_rounds", None)  # they have no bar
+    assert {what: count for what, count in rounds.items() if count < FEWEST_ROUNDS} == {}
+
+
+def test_the_ratio_with_building_stands_right_under_the_one_with_the_bar() -> None:
+    judged, built, *rates = enqueue.beside_insert("enqueue", "single", [9.0] * 3, [7.0] * 3, [10.0] * 3)
+    assert (judged.name, judged.value, judged.bar) == ("enqueue_vs_insert", 0.9, "≥ 0.9")
+    assert (built.name, built.value, built.bar) == ("enqueue_with_building_vs_insert", 0.7, "")
+    assert [each.unit for each in rates] == ["rows/s", "rows/s"]
+    assert "bar leaves out what it costs to build" in enqueue.NOT_BUILDING
+
+
+def claims(*milliseconds: float) -> list[claim_cost.Timed]:
+    """One each second, those of 50 ms and more by a sweep."""
+    return [claim_cost.Timed(float(at), ms, ms >= 50) for at, ms in enumerate(milliseconds)]
+
+
+def test_dear_sweeps_under_a_hundredth_of_the_claims_are_in_the_mean() -> None:
+    """Each costs a thousand claims, and neither median nor p99 shows it."""
+    trapped = [1.0] * 398 + [1000.0, 1.0]
+    pair = claim_cost.Pair(claims(*trapped), claims(*[1.0] * 400), 0.0, 400.0)
+    never: Any = None
+    trap = Trap("swept", 3.0, never)
+    found = {each.name: each for each in pair.figures("x", trap, judged=True)}
+    assert (found["claim_p50_ratio_x"].value, found["claim_p99_ratio_x"].value) == (1.0, 1.0)
+    assert (found["claim_mean_ratio_x"].value, found["claim_mean_ratio_x"].bar) == (3.4975, "≤ 3")
+    assert found["claim_mean_ratio_x"].verdict in (Verdict.MISSED, Verdict.MISSED_WITHIN_SPREAD)
+    assert (found["claim_slowest_ms_x"].value, found["claim_slowest_ms_x"].bar) == (1000.0, "")
 
 
 @pytest.fixture
@@ -104,12 +154,40 @@ def test_what_could_not_be_measured_is_in_the_exit_code_and_in_the_file(
     figures.save(file, running.assembled([measured("scale", 2.0)], {}))
     found = Section("drain", [figures.figure("x", "x", [1.0])], missing=missing)
     monkeypatch.setattr(drain, "run", lambda _place, _mode: found)
+    monkeypatch.setattr(drain, "bars", lambda _mode: frozenset())
+    monkeypatch.setattr(scale, "bars", lambda _mode: frozenset({"scale_ratio"}))
     monkeypatch.setattr(sys, "argv", ["benchmarks", "--quick", "--only", "drain", "--into", str(file)])
     assert running.main("…") == code
     saved = json.loads(file.read_text(encoding="utf-8"))
     assert saved["ratios"] == {"x": 1.0, "scale_ratio": 2.0}
     assert saved["missing"] == {each.name: each.why for each in missing}
     assert ("Not measured: a_vs_b: no b" in capsys.readouterr().out) == bool(missing)
+
+
+@pytest.mark.usefixtures("no_server")
+@pytest.mark.parametrize(
+    ("declared", "told"),
+    [
+        ({"x"}, ""),
+        ({"x", "y"}, "Not as the code says: y has a bar, and is not among the figures."),
+        ((), "Not as the code says: x is judged, and not named among the bars."),
+    ],
+)
+def test_a_figure_that_should_have_been_judged_and_is_not_there_is_in_the_exit_code(
+    declared: set[str],
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "figures.json"
+    found = Section("drain", [figures.figure("x", "x", [1.0], at_least=1.0)])
+    monkeypatch.setattr(drain, "run", lambda _place, _mode: found)
+    monkeypatch.setattr(drain, "bars", lambda _mode: frozenset(declared))
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--quick", "--only", "drain", "--json", str(file)])
+    assert running.main("…") == bool(told)
+    assert told in capsys.readouterr().out
+    assert json.loads(file.read_text(encoding="utf-8"))["bars"] == sorted(declared)
 
 
 @pytest.mark.usefixtures("no_server")
@@ -150,6 +228,11 @@ def test_growth_is_that_after_the_warming_up() -> None:
         (["--dsn", "postgresql://127.0.0.1:1/x"], {}, "--dsn names no PostgreSQL that can be used"),
         (["--into", "foreign.json"], {}, "--into foreign.json cannot be added to: it is not what"),
         (["--into", "."], {}, "--into . is a folder; name a file"),
+        (["--json", "/proc/x.json"], {}, "--json /proc/x.json cannot be written: "),
+        (["--into", "/proc/x/y.json"], {}, "--into /proc/x/y.json cannot be written: "),
+        (["--json", "foreign.json/x.json"], {}, "--json foreign.json/x.json cannot be written: "),
+        (["--plots", "foreign.json"], {}, "--plots foreign.json is no folder that can be made: File exists"),
+        (["--plots", "/proc/plots"], {}, "--plots /proc/plots is no folder that can be made: "),
         ([], {"OUTBOX_BENCHMARK_BROKERS": "kafka,foo"}, "names 'foo'; there are kafka, nats, amqp"),
         ([], {"OUTBOX_BENCHMARK_PGBENCH": "/nope"}, "OUTBOX_BENCHMARK_PGBENCH=/nope is no program"),
     ],
