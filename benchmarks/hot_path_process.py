@@ -96,7 +96,7 @@ class RecordedStore:
         return {}
 
     async def tick(self, *_: object) -> Tick:
-        return Tick(START, frozenset())
+        return Tick(START, frozenset(), frozenset())
 
     async def end_stuck_sessions(self, *_: object) -> list[int]:
         return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
@@ -42,8 +42,10 @@ class Claim:
     over, as are places before ``since`` and after ``until``. ``limit`` bounds rows and ``max_bytes`` payloads as they
     will be in memory; one row comes however large it is. A lease older than ``lock_ttl`` seconds is void. ``in_hand``
     are the tokens of earlier claims of which the relay still has rows, whose order it knows but for those rows that it
-    is giving back, ``apart``. With ``dead_too`` a dead row comes before the others of its key, too. A ``blind`` one
-    leases rows without reading their content, which comes back empty.
+    is giving back, ``apart``. With ``dead_too`` a dead row comes before the others of its key, too. ``floors`` are
+    sequences up to which a key has no living row that could come before others but those in hand: whoever looks for
+    such begins after them. A ``blind`` one leases rows without reading their content, which comes back empty, and one
+    that does not ``look`` says nothing about what comes before its rows.
     """
 
     token: UUID
@@ -58,7 +60,9 @@ class Claim:
     in_hand: Sequence[UUID] = ()
     apart: Sequence[UUID] = ()
     dead_too: bool = False
+    floors: Mapping[KeyId, int] = field(default_factory=dict[KeyId, int])
     blind: bool = False
+    look: bool = True
 
 
 @dataclass(slots=True, eq=False)
@@ -110,8 +114,8 @@ class Leased:
 
     ``hidden`` are the keys of these rows of which an unresolved row with a lower sequence is neither among them nor in
     hand, with the first of those; replayed rows do not count. A claim without a term, which promises no order, looks
-    for none. ``rows`` makes the rows, in the order of their places, when it is first called: the rest is known at once,
-    so that the next claim need not wait for them to be made.
+    for none, nor does one that is not to ``look``. ``rows`` makes the rows, in the order of their places, when it is
+    first called: the rest is known at once, so that the next claim need not wait for them to be made.
     """
 
     count: int
@@ -162,10 +166,12 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A look at the database's clock and at the transactions that are running now."""
+    """A look at the database's clock, at the transactions that are running now, and at those that may have drawn a
+    sequence of the table. An id of a transaction is no other's, ever."""
 
     now: datetime
     running: frozenset[int]
+    writers: frozenset[str]
 
 
 class Election(Protocol):
@@ -206,7 +212,8 @@ class Store(Protocol):
         ...
 
     async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
-        """The same for the given keys, each key's lowest sequences first and at most so many of it."""
+        """The same for the given keys, each key's lowest sequences first and at most so many of it. Looks in any
+        case."""
         ...
 
     async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
@@ -217,7 +224,8 @@ class Store(Protocol):
     async def predecessors(
         self, table: TableName, claim: Claim, spans: Sequence[Span]
     ) -> dict[KeyId, Predecessor]:
-        """The first unresolved row of each span that no claim in hand has leased. Replayed rows do not count."""
+        """The first unresolved row of each span that no claim in hand has leased. Replayed rows do not count, nor
+        living ones up to the claim's floors."""
         ...
 
     async def read(self, table: TableName, row_id: UUID) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -17,12 +17,13 @@ from outbox_core.relay.position import Position
 from outbox_core.relay.reach import GROWTH, Reach
 from outbox_core.relay.sweep import Sweeps
 from outbox_core.relay.wakeups import after_sweep
-from outbox_core.store import BEGINNING, END, Claim, Place, Row, Span, Store
+from outbox_core.store import BEGINNING, END, Claim, KeyId, Place, Row, Span, Store
 
 if TYPE_CHECKING:
     from outbox_core.observer import Event
     from outbox_core.relay.admission import Admission, Batch
     from outbox_core.relay.backoff import Backoff
+    from outbox_core.relay.floors import Floors
     from outbox_core.relay.hand import Hand
     from outbox_core.relay.keys import Keys
     from outbox_core.relay.leaves import Leaf, Leaves
@@ -90,6 +91,11 @@ class Claimer:
         """Claims of which nobody knows what they leased."""
         return self._leasing.unknown
 
+    @property
+    def floors(self) -> Floors:
+        """From where on keys are looked at."""
+        return self._leasing.floors
+
     def halt(self) -> None:
         """Begin no claim any more: the relay stops."""
         self._halted = True
@@ -147,6 +153,7 @@ class Claimer:
         term = self._term()
         if self._settings.single_active and term != self._led:
             self._led = term
+            self.floors.forget()
             self.rewind()
         if not self._has_room():
             await self._hand.wait_for_change(1.0)
@@ -191,7 +198,7 @@ class Claimer:
         since = BEGINNING if self._leasing.cautious else position if sweep is None else sweep.place
         reach = self._reach if sweep is None or since == position else sweep.reach
         try:
-            until = await self._end_of(since, reach)
+            until = await reach.end(self._store, self._table, since)
             batch = await self._leasing.lease(self._claim(since, until, reach.limit), {})
         except StorageError as error:
             reach.failed(error)
@@ -207,14 +214,6 @@ class Claimer:
         reach.claimed(batch, clock.now() - began)
         await self._admit(batch)
         return batch.full or self._leasing.cautious or last is not None
-
-    async def _end_of(self, since: Place, reach: Reach) -> Place:
-        """How far a claim looks from a place: to the end, unless that was too far."""
-        if reach.span is None:
-            return END
-        end = await self._store.place_after(self._table, since, reach.span)
-        # Places before 1700 are not told apart.
-        return END if end is None or end <= since else end
 
     async def _read_blindly(self) -> bool:
         """Find out whether there is a row that cannot be read, which keeps claims from coming to their end."""
@@ -233,7 +232,8 @@ class Claimer:
             return False
         began = clock.now()
         try:
-            batch = await self._leasing.lease(self._claim(since=BEGINNING, limit=reach.limit), keys)
+            claim = self._claim(BEGINNING, limit=reach.limit, keys=keys)
+            batch = await self._leasing.lease(claim, keys)
         except StorageError as error:
             reach.failed(error)
             raise
@@ -247,7 +247,7 @@ class Claimer:
         else:
             self._admission.admit_soon(batch)
 
-    def _claim(self, since: Place, until: Place = END, limit: int = 1) -> Claim:
+    def _claim(self, since: Place, until: Place = END, limit: int = 1, keys: Collection[KeyId] = ()) -> Claim:
         settings = self._settings
         return Claim(
             token=uuid7(),
@@ -262,6 +262,8 @@ class Claimer:
             in_hand=self._hand.tokens if settings.single_active else (),
             apart=self._hand.apart if settings.single_active else (),
             dead_too=settings.on_dead == "block",
+            floors=self.floors.of(keys),
+            look=not self.floors.looks_apart,
         )
 
     async def _look(self) -> None:
@@ -269,7 +271,9 @@ class Claimer:
         if now < self._next_look:
             return
         self._next_look = now + _LOOK_SECONDS
-        self._position.looked(await self._store.tick(self._table))
+        tick = await self._store.tick(self._table)
+        self._position.looked(tick)
+        self.floors.looked(tick)
         if now >= self._next_patrol:
             self._next_patrol = now + self._settings.lock_ttl / 2
             for pid in await self._store.end_stuck_sessions(self._table, self._settings.lock_ttl):
@@ -285,7 +289,7 @@ class Claimer:
         if keys:
             found = await self._store.predecessors(
                 self._table,
-                self._claim(since=BEGINNING),
+                self._claim(BEGINNING, keys=keys),
                 [Span(key_id, LAST_SEQUENCE) for key_id in keys],
             )
             self._keys.reviewed(keys, found, clock.now())

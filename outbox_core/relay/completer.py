@@ -81,7 +81,10 @@ class Completer:
         observe: Callable[[Event], None],
         resolved: Callable[[Sequence[Row]], None],
         released: Callable[[Sequence[Row]], None],
+        returning: Callable[[Sequence[Row]], None],
     ) -> None:
+        """``returning`` is told of rows at once, before anything is written, that are to leave the hand unresolved, or
+        may; ``released`` of those that were given back, and ``resolved`` of all that are in hand no longer."""
         self._table = table
         self._store = store
         self._delete = delete
@@ -90,6 +93,7 @@ class Completer:
         self._observe = observe
         self._resolved = resolved
         self._released = released
+        self._returning = returning
         self._batch = _Batch()
         self._added = anyio.Event()
         self._ended = False
@@ -107,12 +111,14 @@ class Completer:
 
     def fail(self, verdict: Verdict) -> None:
         """The row is put off or given up."""
+        self._returning((verdict.row,))
         self._batch.failed.append(verdict)
         self._added.set()
 
     def release(self, rows: Sequence[Row], reason: str) -> None:
         """The rows go back undispatched."""
         if rows:
+            self._returning(rows)
             self._batch.released.extend(rows)
             self._batch.reasons.add(reason)
             self._added.set()
@@ -169,6 +175,7 @@ class Completer:
                 row.message.meta.topic,
                 error,
             )
+        self._returning(rows)
         self._resolved(rows)
 
     async def _write_published(self, batch: _Batch) -> None:

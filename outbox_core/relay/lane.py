@@ -75,6 +75,7 @@ class Lane:
             observe=observe,
             resolved=self._resolved,
             released=self._released,
+            returning=lambda rows: self.claimer.floors.lower(rows),
         )
         self._settlement = Settlement(
             table, settings, backoff, self._completer, self._keys, observe, self.deliver

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import anyio.lowlevel
 
-from outbox_core.errors import StorageError
+from outbox_core.errors import StorageError, StorageTimeout
 from outbox_core.observer import Claimed, Released
 from outbox_core.relay import clock
 from outbox_core.relay.admission import Batch
 from outbox_core.relay.completer import report_lost
+from outbox_core.relay.floors import Floors, last_of_keys
 from outbox_core.relay.suspects import has_suspects, singled_out
 from outbox_core.relay.unknown import UnknownClaims
 from outbox_core.relay.unreadable import Unreadable
@@ -51,6 +53,7 @@ class Leasing:
         self._observe = observe
         self.unknown = UnknownClaims(table, store, settings.database_timeout, lambda place: back_to((place,)))
         self.unreadable = Unreadable(table, store)
+        self.floors = Floors()
         self.cautious = False
         """One row at a time: a message may be among them that takes its process down, and the others with it."""
 
@@ -59,6 +62,7 @@ class Leasing:
         # The store carries its calls through: here is where a stop is heard between two of them.
         await anyio.lowlevel.checkpoint_if_cancelled()
         started = clock.now()
+        self.floors.sent()
         try:
             leased = await self._leased(claim, keys)
             kept = await self._single_out(leased) if leased.recovered else leased
@@ -70,8 +74,18 @@ class Leasing:
                 self._keys.retry(key_id, clock.now())
             raise
         self.unreadable.claimed(claim)
-        if leased.count:
+        if leased.last is not None:
             self._wakeups.worked()
+            self.floors.drawn(leased.last[1])
+            if kept is leased and claim.term is not None and self.floors.in_use:
+                # What a followed key had in hand was done with before. Of another that is held, some may be going back.
+                known = last_of_keys(leased.rows())
+                sure = (
+                    known
+                    if keys
+                    else {each: last for each, last in known.items() if not self._keys.holds(each)}
+                )
+                self.floors.verified(sure, leased.hidden)
             self._observe(Claimed(self._table, leased.count, leased.bytes, clock.now() - started))
         self.cautious = kept.recovered and has_suspects(kept, self._settings.max_attempts)
         # The store weighs rows as they are kept, which can be several times their size here.
@@ -81,7 +95,10 @@ class Leasing:
     async def _leased(self, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
         """Of keys from which nothing came it is found out who is before, and when: it may have been a moment early."""
         if not keys:
+            began = clock.now()
             leased = await self._store.claim(self._table, claim)
+            if not claim.look and claim.term is not None:
+                leased = await self._look(claim, leased, clock.now() - began)
         else:
             leased = await self._store.follow(self._table, claim, keys)
         if claim.blind:
@@ -92,6 +109,22 @@ class Leasing:
             return leased
         first = await self._store.predecessors(self._table, claim, missing)
         return replace(leased, hidden={**leased.hidden, **first})
+
+    async def _look(self, claim: Claim, leased: Leased, claim_seconds: float) -> Leased:
+        """See, in a statement of its own, what comes before the rows of a claim that did not look itself."""
+        last = last_of_keys(leased.rows())
+        if not last:
+            return leased
+        looking = replace(claim, in_hand=(*claim.in_hand, claim.token), floors=self.floors.of(last))
+        spans = [Span(key_id, sequence) for key_id, sequence in last.items()]
+        began = clock.now()
+        try:
+            hidden = await self._store.predecessors(self._table, looking, spans)
+        except StorageTimeout:
+            self.floors.timed(claim_seconds, inf)
+            raise
+        self.floors.timed(claim_seconds, clock.now() - began)
+        return replace(leased, hidden=hidden)
 
     async def _single_out(self, leased: Leased) -> Leased:
         """Keep one row of a claim that has suspects among its rows. The others are back, attempts refunded and on

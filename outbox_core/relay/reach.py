@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from outbox_core.errors import ContentUnreadable, StorageError, StorageTimeout
+from outbox_core.store import END, Place
 
 if TYPE_CHECKING:
     from outbox_core.relay.admission import Batch
     from outbox_core.relay.settings import RelaySettings
+    from outbox_core.store import Store
+    from outbox_core.table import TableName
 
 GROWTH: Final = 10
 """How many times ``batch_size`` a claim may ask for while a backlog lasts."""
@@ -39,6 +42,14 @@ class Reach:
     def too_far(self) -> bool:
         """Whether claims were broken off one after another, though each asked for less than the one before."""
         return self._timeouts >= _MOST_TIMEOUTS
+
+    async def end(self, store: Store, table: TableName, since: Place) -> Place:
+        """How far a claim looks from a place: to the end, unless that was too far."""
+        if self.span is None:
+            return END
+        end = await store.place_after(table, since, self.span)
+        # Places before 1700 are not told apart.
+        return END if end is None or end <= since else end
 
     def claimed(self, batch: Batch, seconds: float) -> None:
         """A claim came to its end in so many seconds."""

@@ -54,7 +54,7 @@ class Unreadable:
             raise AssertionError("no row is suspected")
         (claim, keys), self._failed = self._failed, None
         self._timeouts = 0
-        return replace(claim, token=uuid7(), term=term, blind=True), keys
+        return replace(claim, token=uuid7(), term=term, floors={}, blind=True, look=True), keys
 
     async def examine(self, leased: Leased) -> None:
         """Look at a row that was leased without its content: it says what is wrong with it. Raises StorageError when

@@ -52,6 +52,7 @@ class FaultyStore:
         rate: float,
         shields: bool,
         sight: Sight,
+        look_seconds: float,
     ) -> None:
         self.inner = inner
         self.rate = rate
@@ -65,6 +66,7 @@ class FaultyStore:
         self._timeout = timeout
         self._shields = shields
         self._sight = sight
+        self._look_seconds = look_seconds
 
     async def call(self, name: str, operation: Callable[[], Awaitable[T]]) -> T:
         """One call, with whatever befalls it."""
@@ -126,6 +128,7 @@ class FaultyStore:
         self, name: str, table: TableName, claim: Claim, lease: Callable[[], Awaitable[Leased]]
     ) -> Leased:
         self._record.counts[name] += 1
+        self._record.counts[f"{name} from a floor on"] += any(claim.floors.values())
         second = (table, int(self._record.now()))
         self._claims[second] += 1
         if self._claims[second] == MAX_CLAIMS_PER_SECOND:
@@ -155,7 +158,12 @@ class FaultyStore:
     async def predecessors(
         self, table: TableName, claim: Claim, spans: Sequence[Span]
     ) -> dict[KeyId, Predecessor]:
-        return await self.call("predecessors", lambda: self.inner.predecessors(table, claim, spans))
+        async def found() -> dict[KeyId, Predecessor]:
+            await asyncio.sleep(self._look_seconds)
+            return await self.inner.predecessors(table, claim, spans)
+
+        self._record.counts["look from a floor on"] += any(claim.floors.values())
+        return await self.call("predecessors", found)
 
     async def read(self, table: TableName, row_id: UUID) -> None:
         await self.call("read", lambda: self.inner.read(table, row_id))

@@ -29,6 +29,8 @@ class Plan:
     hasty: bool
     """Whether some writers do not wait for others of the same key, so that what was written first may be committed
     last. Of even seeds only: the runs of odd ones are what they were when they found something."""
+    look_seconds: float
+    """How much longer than other calls it takes to look for what comes before in a key."""
 
     @property
     def ordered(self) -> bool:
@@ -68,4 +70,5 @@ def plan_of(seed: int) -> Plan:
         shields=random.random() < 0.8,
         killer=random.random() < 0.2,
         hasty=hasty,
+        look_seconds=random.choice((0.0, 0.006)),
     )

@@ -22,7 +22,7 @@ def at(seconds: float) -> datetime:
 def looked(*ticks: tuple[float, set[int]]) -> Position:
     position = Position()
     for seconds, running in ticks:
-        position.looked(Tick(at(seconds), frozenset(running)))
+        position.looked(Tick(at(seconds), frozenset(running), frozenset()))
         position.sent()
         position.read(None)
     return position
@@ -47,19 +47,19 @@ def test_a_full_claim_reads_on_from_its_last_row() -> None:
 def test_a_transaction_that_ends_takes_the_position_back_to_before_it_began() -> None:
     position = looked((10, set()), (11, {5}), (20, {5}), (30, {5}))
     assert position.place == (at(19.5), 0)
-    position.looked(Tick(at(40), frozenset()))
+    position.looked(Tick(at(40), frozenset(), frozenset()))
     assert position.place == (at(9.5), 0)
 
 
 def test_a_transaction_from_before_the_first_look_takes_it_to_the_beginning() -> None:
     position = looked((10, {5}), (20, {5}), (30, {5}))
-    position.looked(Tick(at(40), frozenset()))
+    position.looked(Tick(at(40), frozenset(), frozenset()))
     assert position.place == BEGINNING
 
 
 def test_a_clock_set_back_takes_it_to_the_beginning() -> None:
     position = looked((10, set()), (20, set()), (30, set()))
-    position.looked(Tick(at(25), frozenset()))
+    position.looked(Tick(at(25), frozenset(), frozenset()))
     assert position.place == BEGINNING
 
 
@@ -101,7 +101,7 @@ def test_after_a_look_no_committed_row_lies_behind_the_position(seed: int) -> No
                 waiting.update(writer.stamps)
         elif action == "look":
             clock = now - random.uniform(0, 0.4)  # the look itself comes a little after its clock
-            position.looked(Tick(at(clock), frozenset(writer.xid for writer in writers)))
+            position.looked(Tick(at(clock), frozenset(writer.xid for writer in writers), frozenset()))
             behind = {place for place in waiting if place < position.place}
             assert not behind
         elif action == "claim":

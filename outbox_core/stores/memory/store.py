@@ -130,7 +130,7 @@ class MemoryStore:
             and row.record.topic not in shut
         ]
         due.sort(key=_place)
-        return _leased(table, memory, claim, due[: claim.limit], now)
+        return _leased(table, memory, claim, due[: claim.limit], now, look=claim.look)
 
     async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
         memory, now = await self._step(table)
@@ -140,10 +140,11 @@ class MemoryStore:
         due: list[MemoryRow] = []
         for key_id, wanted in keys.items():
             # A replayed row holds nobody up: while it waits it does not count among the first.
-            rows = [row for row in memory.of_key(key_id) if row.dead_at is None]
+            floor = claim.floors.get(key_id, 0)
+            rows = [row for row in memory.of_key(key_id) if row.dead_at is None and row.sequence > floor]
             heads = [row for row in rows if not row.replays or row.is_due(now, ttl)][:wanted]
             due.extend(row for row in heads if row.is_due(now, ttl))
-        return _leased(table, memory, claim, due, now)
+        return _leased(table, memory, claim, due, now, look=True)
 
     async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
         del keys  # every row is looked at anyway
@@ -220,7 +221,8 @@ class MemoryStore:
 
     async def tick(self, table: TableName) -> Tick:
         _, now = await self._step(table)
-        return Tick(now, frozenset(self.database.running))
+        running = self.database.running
+        return Tick(now, frozenset(running), frozenset(map(str, running)))
 
     async def end_stuck_sessions(self, table: TableName, older_than: float) -> list[int]:
         del older_than  # no session here can stand still half-way
@@ -261,7 +263,13 @@ def _held(memory: MemoryTable, leases: Collection[Lease]) -> dict[Lease, MemoryR
 
 
 def _leased(
-    table: TableName, memory: MemoryTable, claim: Claim, due: Sequence[MemoryRow], now: datetime
+    table: TableName,
+    memory: MemoryTable,
+    claim: Claim,
+    due: Sequence[MemoryRow],
+    now: datetime,
+    *,
+    look: bool,
 ) -> Leased:
     """Lease rows, in the order given, until their payloads fill the claim; returned in the order of their places."""
     taken: list[MemoryRow] = []
@@ -274,8 +282,8 @@ def _leased(
         taken.append(row)
     taken.sort(key=_place)
     last = {row.key_id: row.sequence for row in sorted(taken, key=_sequence) if row.key_id is not None}
-    spans = [Span(key_id, sequence) for key_id, sequence in last.items()] if claim.term is not None else []
-    hidden = _before(memory, claim, spans, now)
+    spans = [Span(key_id, sequence) for key_id, sequence in last.items()]
+    hidden = _before(memory, claim, spans, now) if look and claim.term is not None else {}
     return Leased.of([_row(table, claim, row) for row in taken], hidden)
 
 
@@ -286,9 +294,11 @@ def _before(
     found: dict[KeyId, Predecessor] = {}
     own = {claim.token, *claim.in_hand}
     for span in spans:
+        floor = claim.floors.get(span.key_id, 0)
         for row in memory.of_key(span.key_id):
             if (
                 row.sequence < span.before
+                and (row.sequence > floor or row.dead_at is not None)
                 and (row.lock_token not in own or row.id in claim.apart)
                 and not row.replays
                 and (claim.dead_too or row.dead_at is None)

@@ -62,7 +62,7 @@ def leased(table: TableName, claim: Claim, records: list[Any]) -> Leased:
         bytes=sum(map(len, map(_PAYLOAD, records))),
         last=place_of(*_PLACE(records[-1])),
         recovered=any(map(_RECOVERED, records)),
-        hidden={} if claim.term is None else _hidden(records),
+        hidden={} if claim.term is None or not claim.look else _hidden(records),
         rows=cache(lambda: _rows(table, claim.token, records)),
     )
 

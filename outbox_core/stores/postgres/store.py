@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
 
@@ -126,14 +126,16 @@ class PostgresStore:
             claim.limit,
             claim.blind,
             *claim.until,
+            claim.look,
         )
         return leased(table, claim, found)
 
     async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
         tenants, names = _columns(list(keys), 2)
         found = await self._fetch(
-            table, "follow", "claim", *_terms(claim), tenants, names, list(keys.values()), claim.blind
-        )
+            table, "follow", "claim", *_terms(claim),
+            tenants, names, list(keys.values()), claim.blind, _floors(claim, keys),
+        )  # fmt: skip
         return leased(table, claim, found)
 
     async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
@@ -156,7 +158,7 @@ class PostgresStore:
         rows = await self._fetch(
             table, "predecessors", "claim",
             *_columns(asked, 2), claim.lock_ttl, [span.before for span in spans],
-            list(claim.in_hand), claim.dead_too, list(claim.apart),
+            list(claim.in_hand), claim.dead_too, list(claim.apart), _floors(claim, asked),
         )  # fmt: skip
         return {asked[int(row[0]) - 1]: Predecessor(row[1], row[2]) for row in rows}
 
@@ -187,8 +189,8 @@ class PostgresStore:
         return {row[0]: Resolution(*row[1:]) for row in rows}
 
     async def tick(self, table: TableName) -> Tick:
-        now, running = (await self._fetch(table, "tick", "claim"))[0]
-        return Tick(now, frozenset(running))
+        now, running, writers = (await self._fetch(table, "tick", "claim"))[0]
+        return Tick(now, frozenset(running), frozenset(writers))
 
     async def end_stuck_sessions(self, table: TableName, older_than: float) -> list[int]:
         rows = await self._fetch(table, "end_stuck_sessions", "supervise", table.quoted, older_than)
@@ -205,6 +207,10 @@ def _terms(claim: Claim) -> tuple[object, ...]:
     """The first parameters of every claim."""
     bounds = (claim.lock_ttl, claim.max_bytes)
     return (claim.term, claim.token, *bounds, list(claim.in_hand), claim.dead_too, list(claim.apart))
+
+
+def _floors(claim: Claim, keys: Iterable[KeyId]) -> list[int]:
+    return [claim.floors.get(key_id, 0) for key_id in keys]
 
 
 def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:

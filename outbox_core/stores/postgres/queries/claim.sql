@@ -4,7 +4,7 @@ WITH leader AS MATERIALIZED (
     -- Held until the claim commits: a new leader waits for it, and a deposed one finds its term gone and takes nothing.
     SELECT FROM {schema}."outbox_leader" WHERE table_name = '{name}' AND term = $1::bigint FOR SHARE
 ), picked AS MATERIALIZED (
-    SELECT place, tenant_id, key, sequence
+    SELECT place, tenant_id, key, sequence, 0::bigint AS floor
     FROM (
         SELECT
             place, tenant_id, key, sequence,
@@ -33,4 +33,4 @@ WITH leader AS MATERIALIZED (
     -- a flush of the log, which looking in vain many times a second must not cost.
     WHERE CASE WHEN bytes_before < $4 THEN $1::bigint IS NULL OR EXISTS (SELECT FROM leader) END
 )
-{include queries/lease.sql blind=$14}
+{include queries/lease.sql blind=$14 look=$17}

@@ -1,7 +1,7 @@
             -- The first unresolved row of a key before a sequence that is neither in the relay's hand nor picked now, and
             -- when it will be due: of the living, and of the dead where these hold their key, each from an index that has no
-            -- others in it. Looked for from the beginning: what was written first may be committed last, when later ones are
-            -- in hand.
+            -- others in it. The living are looked for from the key's floor on, which mostly is its beginning: what was written
+            -- first may be committed last, when later ones are in hand.
             SELECT sequence, wait
             FROM (
                 (
@@ -25,7 +25,7 @@
                     FROM {table} AS message
                     WHERE
                         -- Written as a range of all three columns, so that no other index than the key's own can serve it.
-                        (message.tenant_id, message.key, sequence) > (span.tenant_id, span.key, 0)
+                        (message.tenant_id, message.key, sequence) > (span.tenant_id, span.key, span.floor)
                         AND (message.tenant_id, message.key, sequence) < (span.tenant_id, span.key, span.before)
                         AND message.key IS NOT NULL AND published_at IS NULL AND dead_at IS NULL
                         AND (lock_token IS NULL OR lock_token <> ALL ($5::uuid[]) OR id = ANY ($7::uuid[]))

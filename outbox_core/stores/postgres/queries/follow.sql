@@ -2,14 +2,14 @@
 WITH leader AS MATERIALIZED (
     SELECT FROM {schema}."outbox_leader" WHERE table_name = '{name}' AND term = $1::bigint FOR SHARE
 ), picked AS MATERIALIZED (
-    SELECT place, tenant_id, key, sequence
+    SELECT place, tenant_id, key, sequence, floor
     FROM (
         SELECT
-            place, tenant_id, key, sequence,
+            place, tenant_id, key, sequence, floor,
             sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) - bytes AS bytes_before
         FROM (
-            SELECT head.place, wanted.tenant_id, wanted.key, head.sequence, head.bytes
-            FROM unnest($8::uuid[], $9::text[], $10::bigint[]) AS wanted (tenant_id, key, rows)
+            SELECT head.place, wanted.tenant_id, wanted.key, head.sequence, wanted.floor, head.bytes
+            FROM unnest($8::uuid[], $9::text[], $10::bigint[], $12::bigint[]) AS wanted (tenant_id, key, rows, floor)
             CROSS JOIN LATERAL (
                 SELECT
                     ctid AS place, available_at, locked_at, sequence,
@@ -17,7 +17,7 @@ WITH leader AS MATERIALIZED (
                 FROM {table} AS message
                 WHERE
                     -- Written as a range of all three columns, so that no other index than the key's own can serve it.
-                    (message.tenant_id, message.key, sequence) > (wanted.tenant_id, wanted.key, 0)
+                    (message.tenant_id, message.key, sequence) > (wanted.tenant_id, wanted.key, wanted.floor)
                     AND (message.tenant_id, message.key, sequence)
                         < (wanted.tenant_id, wanted.key, 9223372036854775807)
                     AND message.key IS NOT NULL AND published_at IS NULL AND dead_at IS NULL
@@ -38,4 +38,4 @@ WITH leader AS MATERIALIZED (
     ) AS weighed
     WHERE CASE WHEN bytes_before < $4 THEN EXISTS (SELECT FROM leader) END
 )
-{include queries/lease.sql blind=$11}
+{include queries/lease.sql blind=$11 look=true}

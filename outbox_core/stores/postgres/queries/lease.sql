@@ -16,12 +16,15 @@ RETURNING
     coalesce(last_error LIKE 'TX.LEASE %', false),
     -- Found once for all of them, and told with the first alone. Their keys' rows are seen as they were before this
     -- statement: those that it took are left out.
-    CASE WHEN sequence = (SELECT sequence FROM picked LIMIT 1) AND $1::bigint IS NOT NULL THEN (
+    CASE WHEN sequence = (SELECT sequence FROM picked LIMIT 1) AND $1::bigint IS NOT NULL AND {look}::boolean THEN (
         SELECT coalesce(
             json_agg(json_build_array(span.tenant_id, span.key, earlier.sequence, earlier.wait)), '[]'
         )::text
         FROM (
-            SELECT tenant_id, key, max(sequence) AS before FROM picked WHERE key IS NOT NULL GROUP BY tenant_id, key
+            SELECT tenant_id, key, max(sequence) AS before, min(floor) AS floor
+            FROM picked
+            WHERE key IS NOT NULL
+            GROUP BY tenant_id, key
         ) AS span
         CROSS JOIN LATERAL (
             {include queries/earlier.sql}

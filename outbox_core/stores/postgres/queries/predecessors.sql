@@ -3,7 +3,8 @@ WITH picked AS MATERIALIZED (
     SELECT NULL::tid AS place WHERE false
 )
 SELECT span.ordinality, earlier.sequence, earlier.wait
-FROM unnest($1::uuid[], $2::text[], $4::bigint[]) WITH ORDINALITY AS span (tenant_id, key, before, ordinality)
+FROM unnest($1::uuid[], $2::text[], $4::bigint[], $8::bigint[])
+    WITH ORDINALITY AS span (tenant_id, key, before, floor, ordinality)
 CROSS JOIN LATERAL (
     {include queries/earlier.sql}
 ) AS earlier

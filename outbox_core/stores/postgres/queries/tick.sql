@@ -1,7 +1,17 @@
--- The database's clock and the transactions running now. Every transaction that has an id holds a lock on it; a snapshot
--- would not do, for it lists no transaction that is younger than the last one that ended.
-SELECT now(), ARRAY(
-    SELECT transactionid::text::bigint
-    FROM pg_locks
-    WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted
-)
+-- The database's clock, the transactions running now, and those that may have drawn a sequence of the table. Every
+-- transaction that has an id holds a lock on it; a snapshot would not do, for it lists no transaction that is younger than
+-- the last one that ended. Whoever writes to the table, or draws from its sequence, locks it before, until its own end.
+SELECT
+    now(),
+    coalesce(
+        array_agg(transactionid::text::bigint) FILTER (WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock'), '{}'
+    ),
+    coalesce(array_agg(virtualtransaction) FILTER (WHERE locktype = 'relation'), '{}')
+FROM pg_locks
+WHERE
+    granted
+    AND (
+        locktype = 'transactionid'
+        OR locktype = 'relation' AND mode = 'RowExclusiveLock'
+        AND relation IN ('{table}'::regclass, to_regclass('{schema}."{name}_sequence_seq"'))
+    )

@@ -113,6 +113,33 @@ class KeyContract:
             leased = await scene.store.claim(scene.table, scene.terms(term=None))
             equal((leased.count, len(leased.hidden)), (1, 0), "rows, and what hides")
 
+    async def test_a_claim_that_is_not_to_look_does_not(self, database: Database) -> None:
+        head, tail = Message(TOPIC, 1, key="a", delay=timedelta(seconds=20)), Message(TOPIC, 2, key="a")
+        async with at_work(database) as scene:
+            await scene.write(head, tail)
+            leased = await scene.store.claim(scene.table, scene.terms(look=False))
+            equal((leased.count, len(leased.hidden)), (1, 0), "rows, and what hides")
+
+    async def test_who_looks_begins_after_the_floor_of_a_key(self, database: Database) -> None:
+        waiting = [Message(TOPIC, n, key="a", delay=timedelta(seconds=20)) for n in range(2)]
+        async with at_work(database) as scene:
+            first, second, third = await scene.write(*waiting, Message(TOPIC, 3, key="a"))
+            for floor, found in ((0, first), (first, second)):
+                claim = scene.terms(floors={key_id("a"): floor})
+                equal((await _before(scene, claim, third))[key_id("a")].sequence, found, "the predecessor")
+            at_second = scene.terms(floors={key_id("a"): second, key_id("b"): third})
+            equal(await _before(scene, at_second, third), {}, "predecessors after the floor")
+            leased = await scene.store.follow(scene.table, at_second, {key_id("a"): 1})
+            equal([row.message.meta.sequence for row in leased.rows()], [third], "the first after the floor")
+            equal(leased.hidden, {}, "what hides after the floor")
+
+    async def test_a_floor_hides_no_dead_row(self, database: Database) -> None:
+        async with at_work(database) as scene:
+            early, late = await scene.write(Message(TOPIC, 1, key="a"), Message(TOPIC, 2, key="a"))
+            await scene.store.fail(scene.table, [failure(await scene.claim_one(limit=1), dead=True)])
+            claim = scene.terms(dead_too=True, floors={key_id("a"): early})
+            equal(await _before(scene, claim, late), {key_id("a"): Predecessor(early, None)}, "the dead row")
+
     async def test_what_the_same_claim_has_is_no_predecessor(self, database: Database) -> None:
         async with at_work(database) as scene:
             sequences = await scene.write(*(Message(TOPIC, n, key="a") for n in range(3)))

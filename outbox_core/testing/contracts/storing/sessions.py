@@ -38,6 +38,21 @@ class SessionContract:
             )
             equal(len(await scene.claim()), 1, "rows committed")
 
+    async def test_a_look_shows_who_may_have_drawn_a_sequence(self, database: Database) -> None:
+        async with at_work(database) as scene:
+            before = await scene.store.tick(scene.table)
+            async with database.transaction() as first:
+                await scene.outbox.enqueue(first, Message(TOPIC, 1))
+                one = await scene.store.tick(scene.table)
+                async with database.transaction() as second:
+                    await scene.outbox.enqueue(second, Message(TOPIC, 2))
+                    both = await scene.store.tick(scene.table)
+            after = await scene.store.tick(scene.table)
+            expect(bool(one.writers - before.writers), "a transaction that wrote is not among the writers")
+            expect(bool(both.writers - one.writers), "nor is the one after it")
+            expect(one.writers <= both.writers, "one that is still open is not seen any more")
+            equal(after.writers & (both.writers - before.writers), frozenset(), "writers that have ended")
+
     async def test_a_stamp_is_not_older_than_the_look_before_it(self, database: Database) -> None:
         """A relay reads on from before its last looks: a row must not appear behind the look that preceded it."""
         async with at_work(database) as scene:
