@@ -2,10 +2,11 @@
 
     python -m benchmarks.claim_cost [--quick | --smoke] [--json FILE] [--into FILE] [--dsn DSN]
 
-Two relays work side by side through steady traffic, a claim taking at most 100 rows: one on a table in a trap, one on a
-clean table in a database of its own, for an old snapshot is felt in the whole database. Each of their claims is timed,
-also those that sweep from the very beginning and those that find nothing. The DSN's database gets a schema
-``outbox_benchmark`` and its server a database ``outbox_benchmark_control``, both dropped at the end.
+Two relays work side by side through steady traffic, a claim taking at most 100 rows: one on a table in a trap, one on
+a clean table in a database of its own, for an old snapshot is felt in the whole database. Each of their claims is
+timed, with the look for what comes before its rows, also those that sweep from the very beginning and those that find
+nothing. The DSN's database gets a schema ``outbox_benchmark`` and its server a database ``outbox_benchmark_control``,
+both dropped at the end.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -31,7 +32,7 @@ from benchmarks.figures import Figure, Section, figure, percentile
 from benchmarks.traps import BLOCKED, Depth, Trap, clean, traps
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
-from outbox_core.store import BEGINNING, Claim, KeyId, Leased
+from outbox_core.store import BEGINNING, Claim, KeyId, Leased, Predecessor, Span
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 
@@ -118,6 +119,16 @@ class TimedStore(PostgresStore):
         self._note(began, sweep=False)
         return leased
 
+    async def predecessors(
+        self, table: TableName, claim: Claim, spans: Sequence[Span]
+    ) -> dict[KeyId, Predecessor]:
+        began = time.perf_counter()
+        found = await super().predecessors(table, claim, spans)
+        if self.claims:  # the look belongs to the claim before it, which did not look itself
+            took = self.claims[-1].ms + (time.perf_counter() - began) * 1000
+            self.claims[-1] = replace(self.claims[-1], ms=took)
+        return found
+
     def _note(self, began: float, *, sweep: bool) -> None:
         self.claims.append(Timed(began, (time.perf_counter() - began) * 1000, sweep))
         if len(self.claims) >= self._wanted:
@@ -131,14 +142,14 @@ async def _dispatch(message: DispatchedMessage) -> None:
 
 
 @asynccontextmanager
-async def traffic(dsn: str, claims: int, **connect: Any) -> AsyncIterator[TimedStore]:
+async def traffic(dsn: str, claims: int, keys: int, **connect: Any) -> AsyncIterator[TimedStore]:
     """A writer that commits a batch of messages ten times a second, and a relay that delivers them."""
     connection = await asyncpg.connect(dsn, **connect)
 
     async def write() -> None:
         while True:
             began = time.monotonic()
-            await common.insert(connection, WRITE_ROWS)
+            await common.insert(connection, WRITE_ROWS, keys=keys)
             await asyncio.sleep(max(began + WRITE_EVERY - time.monotonic(), 0.0))
 
     store = TimedStore(dsn, claims, **connect)
@@ -222,8 +233,11 @@ def _pooled(name: str, text: str, value: float, rounds: list[float], **more: Any
     return Figure(name, text, value, lowest, highest, rounds=len(rounds), **more)
 
 
-async def side_by_side(place: Place, seconds: float, claims: int) -> Pair:
-    async with traffic(place.dsn, claims) as trapped, traffic(place.dsn, claims, database=CONTROL) as control:
+async def side_by_side(place: Place, seconds: float, claims: int, keys: int) -> Pair:
+    async with (
+        traffic(place.dsn, claims, keys) as trapped,
+        traffic(place.dsn, claims, keys, database=CONTROL) as control,
+    ):
         began = time.perf_counter()
         await asyncio.sleep(seconds)
         with contextlib.suppress(TimeoutError):
@@ -258,11 +272,11 @@ async def measure(place: Place, size: Size) -> Section:
     async with common.database(place) as connection, control(place) as other:
         for name, trap in ways.items():
             await common.install(connection)
-            await clean(other)
+            await clean(other, trap.keys)
             async with AsyncExitStack() as stack:
                 await trap.set(connection, place, stack)
                 seconds = size.held_seconds if trap.held else size.seconds
-                pair = await side_by_side(place, seconds, size.claims)
+                pair = await side_by_side(place, seconds, size.claims, trap.keys)
             found[name] = pair
             print(f"{trap.text}: {pair.details()}", file=sys.stderr)
     pace = f"{WRITE_ROWS / WRITE_EVERY:,.0f} messages a second come and go"
