@@ -254,6 +254,10 @@ class Store(Protocol):
         """Those of the rows that are published or dead. Rows that are pending, leased or gone are not among them."""
         ...
 
+    async def locked(self, table: TableName, ids: Collection[UUID]) -> set[UUID]:
+        """Those of the rows that somebody else keeps locked at this moment: to write them would have to wait."""
+        ...
+
     async def tick(self, table: TableName) -> Tick:
         """Look at the clock and at running transactions."""
         ...

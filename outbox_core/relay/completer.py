@@ -4,8 +4,8 @@ until the database says applied or lost."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -18,9 +18,12 @@ from outbox_core.errors import (
     StorageUnavailable,
 )
 from outbox_core.observer import Dead, Dispatched, Failed, LeaseLost, Published, Reconnecting, Released
+from outbox_core.relay.outcomes import Outcomes, Verdict
 from outbox_core.store import Failure, Lease, Row, Store
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from outbox_core.observer import Event
     from outbox_core.relay.backoff import Backoff
     from outbox_core.table import TableName
@@ -29,41 +32,8 @@ _logger: Final = logging.getLogger("outbox_core.relay")
 _FOR_A_WHILE: Final = (StorageUnavailable, StorageTimeout)
 _OF_ALL_ROWS: Final = (*_FOR_A_WHILE, PermissionDenied, SchemaMissing)
 """What no row is to blame for, and somebody will mend: a right taken away by mistake, too, is given back."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a failed dispatch means for its row."""
-
-    row: Row
-    error: str
-    delay: float
-    refund: bool
-    dead: bool
-    seconds: float
-
-
-@dataclass(slots=True)
-class _Batch:
-    published: list[Row] = field(default_factory=list[Row])
-    seconds: list[float] = field(default_factory=list[float])
-    failed: list[Verdict] = field(default_factory=list[Verdict])
-    released: list[Row] = field(default_factory=list[Row])
-    reasons: set[str] = field(default_factory=set[str])
-    unsure: bool = False
-    """Whether a write of it may have happened although no answer came."""
-
-    def __len__(self) -> int:
-        return len(self.published) + len(self.failed) + len(self.released)
-
-    def apart(self) -> Iterator[_Batch]:
-        """The same outcomes, each in a batch of its own."""
-        for row in self.published:
-            yield _Batch(published=[row], unsure=self.unsure)
-        for verdict in self.failed:
-            yield _Batch(failed=[verdict], unsure=self.unsure)
-        for row in self.released:
-            yield _Batch(released=[row], reasons=self.reasons, unsure=self.unsure)
+_LOOK_SECONDS: Final = 1.0
+"""Between two looks whether rows that somebody else had locked are free."""
 
 
 class Completer:
@@ -94,7 +64,9 @@ class Completer:
         self._resolved = resolved
         self._released = released
         self._returning = returning
-        self._batch = _Batch()
+        self._batch = Outcomes()
+        self._aside = Outcomes()
+        """Rows that somebody else keeps locked: the others do not wait for them."""
         self._added = anyio.Event()
         self._ended = False
         self.refusals = 0
@@ -131,15 +103,16 @@ class Completer:
     async def run(self) -> None:
         """Write batches until `end`; at a failure of the database wait and try the same batch again."""
         while True:
-            await self._added.wait()
+            with anyio.move_on_after(_LOOK_SECONDS if self._aside else inf):
+                await self._added.wait()
             self._added = anyio.Event()
-            batch, self._batch = self._batch, _Batch()
-            if batch:
-                await self._write(batch)
+            batch, self._batch = self._batch, Outcomes()
+            await self._write(batch)
+            await self._write(await self._free_again())
             if self._ended and not self._batch:
                 return
 
-    async def _write(self, batch: _Batch) -> None:
+    async def _write(self, batch: Outcomes) -> None:
         failures = 0
         while batch:
             try:
@@ -148,25 +121,45 @@ class Completer:
                 await self._write_released(batch)
                 self.refusals = 0
             except _OF_ALL_ROWS as error:
-                failures += 1
                 batch.unsure = True
+                if await self._set_locked_aside(batch):
+                    continue
+                failures += 1
                 self.refusals = 0 if isinstance(error, _FOR_A_WHILE) else self.refusals + 1
                 self.refusal = error
                 delay = self._backoff.pause(failures)
                 self._observe(Reconnecting(self._table, str(error), delay))
                 await anyio.sleep(delay)
             except StorageError as error:
-                if len(batch) == 1:
+                if len(batch) == 1 and not batch.spell_out():
                     self._give_up(batch, error)
                     return
                 for alone in batch.apart():
                     await self._write(alone)
                 return
 
-    def _give_up(self, batch: _Batch, error: StorageError) -> None:
+    async def _set_locked_aside(self, batch: Outcomes) -> bool:
+        """Whether there were any that kept the others."""
+        locked = await self._locked(batch)
+        self._aside.add(batch.take(locked))
+        return bool(locked)
+
+    async def _free_again(self) -> Outcomes:
+        """Those set aside that nobody keeps locked any more. A stop does not wait for the rest: their leases end."""
+        if not self._aside:
+            return self._aside
+        locked = await self._locked(self._aside)
+        return self._aside.take({row.id for row in self._aside.rows} - locked)
+
+    async def _locked(self, batch: Outcomes) -> set[UUID]:
+        try:
+            return await self._store.locked(self._table, [row.id for row in batch.rows])
+        except StorageError:
+            return set()  # it is the database that is away
+
+    def _give_up(self, batch: Outcomes, error: StorageError) -> None:
         """The database refuses to record this one row's outcome, and always will: it must not keep the others."""
-        rows = [*batch.published, *(verdict.row for verdict in batch.failed), *batch.released]
-        for row in rows:
+        for row in batch.rows:
             _logger.error(
                 "%s: the outcome of message %s (topic %s) cannot be recorded: %s;"
                 " its lease will end and it will be dispatched again",
@@ -175,10 +168,10 @@ class Completer:
                 row.message.meta.topic,
                 error,
             )
-        self._returning(rows)
-        self._resolved(rows)
+        self._returning(batch.rows)
+        self._resolved(batch.rows)
 
-    async def _write_published(self, batch: _Batch) -> None:
+    async def _write_published(self, batch: Outcomes) -> None:
         if not batch.published:
             return
         rows = batch.published
@@ -198,7 +191,7 @@ class Completer:
             self._observe(Published(self._table, metas))
         self._resolved(rows)
 
-    async def _write_failed(self, batch: _Batch) -> None:
+    async def _write_failed(self, batch: Outcomes) -> None:
         if not batch.failed:
             return
         verdicts = batch.failed
@@ -224,7 +217,7 @@ class Completer:
                 )
         self._resolved([verdict.row for verdict in verdicts])
 
-    async def _write_released(self, batch: _Batch) -> None:
+    async def _write_released(self, batch: Outcomes) -> None:
         if not batch.released:
             return
         rows = batch.released

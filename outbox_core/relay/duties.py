@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
+
+from outbox_core.relay.endings import cut_off
 
 if TYPE_CHECKING:
     from outbox_core.relay.lane import Lane
@@ -23,6 +24,8 @@ async def until_stopped(
             claiming.start_soon(chore)
         await stop_asked.wait()
         claiming.cancel_scope.cancel()
+    if not stop_asked.is_set():
+        raise cut_off()
 
 
 async def until_drained(lanes: Sequence[Lane], stop_asked: anyio.Event, *, patient: bool) -> None:
@@ -34,7 +37,16 @@ async def until_drained(lanes: Sequence[Lane], stop_asked: anyio.Event, *, patie
             draining.cancel_scope.cancel()
 
         draining.start_soon(give_up)
+        drained = 0
+
+        async def drain(lane: Lane) -> None:
+            nonlocal drained
+            await lane.drain(patient=patient)
+            drained += 1
+
         async with anyio.create_task_group() as all_lanes:
             for lane in lanes:
-                all_lanes.start_soon(partial(lane.drain, patient=patient))
+                all_lanes.start_soon(drain, lane)
+        if drained < len(lanes):
+            raise cut_off()
         draining.cancel_scope.cancel()

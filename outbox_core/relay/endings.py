@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Final, cast
+
+from outbox_core.errors import RelayFailed
 
 _logger: Final = logging.getLogger("outbox_core.relay")
 
@@ -14,6 +17,30 @@ def first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
+
+
+def cut_off() -> RelayFailed:
+    """What ends a relay of which a part was cancelled by somebody else, which would look like a stop."""
+    return RelayFailed(
+        "a part of the relay ended with CancelledError: what it waited for was cancelled, and not by the relay;"
+        " look for a task that is cancelled in a function the relay calls"
+    )
+
+
+async def carried_out(part: Callable[[], Awaitable[None]], crashed: Callable[[BaseException], None]) -> bool:
+    """Do a part of the work. If it dies, whoever has ``crashed`` is told, and nobody beside it is torn up: false."""
+    try:
+        await part()
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        crashed(cut_off())
+        return False
+    except Exception as error:
+        crashed(error)
+        return False
+    return True
 
 
 def log_death(task: asyncio.Task[None]) -> None:

@@ -177,6 +177,7 @@ class Lane:
     def halt(self, deadline: float) -> None:
         """Give back what is not dispatched, and whatever is still claimed; cut off by ``deadline`` what is."""
         self._stopping = True
+        self.leader.halt()
         self.claimer.halt()
         self._admission.admit_all()
         for outlet in self._outlets.values():

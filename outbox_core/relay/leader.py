@@ -38,18 +38,24 @@ class Leader:
         self.failure: StorageError | None = None
         self.term: int | None = None
         """The present term, None while standing by."""
+        self._halted = False
 
     async def run(self) -> None:
         """Go on until cancelled; then resign, so that a stand-by need not wait."""
         try:
             while True:
                 if self.term is None:
-                    await self._campaign()
+                    if not self._halted:
+                        await self._campaign()
                 else:
                     await self._heartbeat(self.term)
                 await anyio.sleep(self._interval)
         finally:
             await self._resign()
+
+    def halt(self) -> None:
+        """Campaign no more: the relay stops, and would claim nothing."""
+        self._halted = True
 
     async def wait_for_change(self, at_most: float) -> None:
         """Wait until leadership was gained or lost, at most so many seconds."""

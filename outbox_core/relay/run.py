@@ -20,7 +20,7 @@ from outbox_core.relay import clock
 from outbox_core.relay.audience import Audience
 from outbox_core.relay.backoff import Backoff
 from outbox_core.relay.duties import until_drained, until_stopped
-from outbox_core.relay.endings import first, log_failed_stop
+from outbox_core.relay.endings import carried_out, cut_off, first, log_failed_stop
 from outbox_core.relay.lanes import lanes_for
 from outbox_core.relay.leaves import Leaf, Leaves
 from outbox_core.relay.listening import keep_listening
@@ -223,11 +223,11 @@ class Run:
         async with anyio.create_task_group() as leaders:
             if self._settings.single_active:
                 for lane in self._lanes:
-                    leaders.start_soon(self._watched, lane.leader.run)
+                    leaders.start_soon(carried_out, lane.leader.run, self._crashed)
             else:
                 takeover = self._settings.takeover
                 listening = partial(keep_listening, self._store, self._tables[0], takeover, self._observe)
-                leaders.start_soon(self._watched, listening)
+                leaders.start_soon(carried_out, listening, self._crashed)
             await self._complete(work)
             leaders.cancel_scope.cancel()
 
@@ -262,6 +262,7 @@ class Run:
                     stopping.start_soon(lane.stop, self._deadline)
 
     async def _claim(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> None:
+        ended = False
         async with anyio.create_task_group() as claimers:
 
             def watch(leaf: Leaf) -> None:
@@ -273,9 +274,12 @@ class Run:
                 claimers.start_soon(lane.admit)
             try:
                 await work(self._lanes)
+                ended = True
             finally:
                 self._leaves.found = None
             claimers.cancel_scope.cancel()
+        if not ended:
+            raise cut_off()
 
     async def _until_stopped(self, lanes: Sequence[Lane]) -> None:
         chores = self._chores.of(self._store, self._tables, self._observe)
@@ -283,18 +287,10 @@ class Run:
 
     async def _record(self, lane: Lane) -> None:
         """Put a lane's outcomes on record. If that dies, what it was at is left to its lease, and the rest is not."""
-        if not await self._watched(lane.complete):
-            await self._watched(lane.complete)
-
-    async def _watched(self, part: Callable[[], Awaitable[None]]) -> bool:
-        """Do a part of the work. If it dies the relay stops in order, so that no row stays leased: false, then."""
-        try:
-            await part()
-        except Exception as error:
-            self._crashed(error)
-            return False
-        return True
+        if not await carried_out(lane.complete, self._crashed):
+            await carried_out(lane.complete, self._crashed)
 
     def _crashed(self, error: BaseException) -> None:
+        """A part has died: the relay stops in order, so that no row stays leased."""
         self._crash = self._crash or first(error)
         self.request_stop(0.0)

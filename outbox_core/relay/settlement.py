@@ -22,13 +22,14 @@ from outbox_core.errors import (
 from outbox_core.observer import BreakerClosed, BreakerOpened
 from outbox_core.relay import clock
 from outbox_core.relay.breaker import BreakerState
-from outbox_core.relay.completer import Completer, Verdict
+from outbox_core.relay.outcomes import Verdict
 from outbox_core.relay.summaries import summary_of
 
 if TYPE_CHECKING:
     from outbox_core.dispatcher import Outcome
     from outbox_core.observer import Event
     from outbox_core.relay.backoff import Backoff
+    from outbox_core.relay.completer import Completer
     from outbox_core.relay.keys import Keys
     from outbox_core.relay.leaves import Leaf
     from outbox_core.relay.settings import RelaySettings
@@ -126,8 +127,9 @@ class Settlement:
             await self._timeouts.wait()
             self._timeouts = anyio.Event()
             await anyio.lowlevel.checkpoint()  # those of the same moment are judged together
-            for leaf in dict.fromkeys(case.leaf for case in self._timed_out):
-                await self._examine(leaf)
+            async with anyio.create_task_group() as examining:  # a probe that waits keeps no other's verdict
+                for leaf in dict.fromkeys(case.leaf for case in self._timed_out):
+                    examining.start_soon(self._examine, leaf)
 
     async def _examine(self, leaf: Leaf) -> None:
         cases = [case for case in self._timed_out if case.leaf is leaf]

@@ -9,20 +9,23 @@ from typing import Any, Final, cast
 from outbox_core.errors import OutboxError
 
 _SECRETS: Final = (
-    # Whatever stands before the last @ of an address: a password may have a slash or an @ of its own.
-    (re.compile(r"(?i)([a-z][a-z0-9+.\-]{0,31}://)\S{0,512}@"), r"\1***@"),
+    # An address without a scheme.
+    (re.compile(r"\b[\w.+\-]{1,64}:[^\s:@/]+@([\w.\-]{1,255}:\d{1,5})\b"), r"***@\1"),
     (
         re.compile(
-            r"(?i)(pass(?:word|wd|phrase)?|secret|token|(?:api|access|private)[_-]?key|sasl_\w{1,40}|authorization"
-            r"|credentials?)([\"']?\s{0,4}[=:]\s{0,4})(?:(?:bearer|basic)\s+)?(?:'[^']*'|\"[^\"]*\"|\S+)"
+            r"(?i)(pass(?:word|wd|phrase|code)?|pwd|secret|token|(?:api|access|private|account|shared\w{0,20})[_-]?key"
+            r"|\bsig(?:nature)?|sasl_\w{1,40}|authorization|credentials?)([\"']?\s{0,4}[=:]\s{0,4})"
+            r"(?:(?:bearer|basic)\s+)?(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\S+)"
         ),
         r"\1\2***",
     ),
+    (re.compile(r"(?i)(--?(?:pass(?:word|wd|phrase|code)?|pwd|secret|token))\s+\S+"), r"\1 ***"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[a-z0-9._~+/=\-]{8,}"), r"\1 ***"),
 )
 _SCANNED_PER_BYTE: Final = 8
 """Of a long text so many times what may be kept is looked at."""
-_LONGEST_SECRET: Final = 1024
+_LONGEST_WORD: Final = 1024
+_WORDS: Final = re.compile(r"(\s+)")
 _SEARCHED: Final = 200_000_000
 """Characters of payload times characters of text: the larger the payload, the less is kept of the text beside it."""
 _SHORTEST: Final = 200
@@ -42,6 +45,7 @@ def code_of(error: BaseException) -> str:
 def summary_of(error: BaseException, payload: bytes, max_bytes: int) -> str:
     """One line for ``last_error``: the code first, so that dead letters can be grouped by it."""
     text = _beginning(_text(error), max_bytes * _SCANNED_PER_BYTE)
+    text = "".join(map(_without_user, _WORDS.split(text)))
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
     text = _without_payload(text[:max_bytes], payload.decode("utf-8", "replace"))
@@ -69,12 +73,21 @@ def _text(error: BaseException) -> str:
         return ""
 
 
+def _without_user(word: str) -> str:
+    """Without whatever stands before the last @ of an address: a password may have a slash or an @ of its own."""
+    begin, end = word.find("://"), word.rfind("@")
+    return f"{word[: begin + 3]}***{word[end:]}" if 0 <= begin < end else word
+
+
 def _beginning(text: str, characters: int) -> str:
     """A long text up to the end of a word, so that no secret is cut in two and then not known for one."""
     if len(text) <= characters:
         return text
-    whole, _, rest = text[:characters].rpartition(" ")
-    return whole if len(rest) < _LONGEST_SECRET else text[:characters]
+    whole, space, rest = text[:characters].rpartition(" ")
+    if len(rest) < _LONGEST_WORD:
+        return whole
+    rest, scheme, _ = rest.partition("://")
+    return f"{whole}{space}{rest}{scheme}{'***' if scheme else ''}"
 
 
 def _without_payload(text: str, content: str) -> str:

@@ -215,6 +215,9 @@ class FaultyStore:
         self._record.counts["written before, answer lost"] += len(found)
         return found
 
+    async def locked(self, table: TableName, ids: Collection[UUID]) -> set[UUID]:
+        return await self.call("locked", lambda: self.inner.locked(table, ids))
+
     async def tick(self, table: TableName) -> Tick:
         return await self.call("tick", lambda: self.inner.tick(table))
 

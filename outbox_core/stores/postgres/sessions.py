@@ -6,6 +6,7 @@ its one-statement transactions, a release that cannot hang, and every call ended
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
@@ -59,6 +60,8 @@ _OF_THE_SERVER: Final = (
     asyncpg.ReadOnlySQLTransactionError,
 )
 """Of a server that goes, or is the wrong one: other sessions to it are of no more use than the one that learned it."""
+_LOCK_SHARE: Final = 1 / 10
+"""Of the time a statement has, for waiting for somebody else's lock: it keeps a session from the other tables."""
 _CLOSE_SECONDS: Final = 2.0
 _NETWORK_SLACK_SECONDS: Final = 1.0
 
@@ -172,7 +175,9 @@ class Sessions:
             self._permits.release()
 
     async def _run(self, statement: str, parameters: Sequence[object]) -> list[Record]:
-        connection = self._take() or await self._open()
+        connection = self._take() or await self._open(
+            lock_timeout=str(round(self._timeout * _LOCK_SHARE * 1000))
+        )
         sound = False
         try:
             rows = await self._execute(connection, statement, parameters)
@@ -260,6 +265,14 @@ class Sessions:
                     )
                 finally:
                     self._connecting.discard(scope)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise StorageUnavailable(
+                f"cannot connect to the database{self._where}: what gives the password ended with CancelledError:"
+                " what it waited for was cancelled, and not by the relay"
+            ) from error
         except Exception as error:
             # Broad, because an application's function that gives the password may raise anything, and because a relay
             # that is running must not end for it, or for a certificate's file that is being replaced.

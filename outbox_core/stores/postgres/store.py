@@ -188,6 +188,9 @@ class PostgresStore:
         rows = await self._fetch(table, "resolved", "complete", list(ids))
         return {row[0]: Resolution(*row[1:]) for row in rows}
 
+    async def locked(self, table: TableName, ids: Collection[UUID]) -> set[UUID]:
+        return {row[0] for row in await self._fetch(table, "locked", "complete", list(ids))}
+
     async def tick(self, table: TableName) -> Tick:
         now, running, writers = (await self._fetch(table, "tick", "claim"))[0]
         return Tick(now, frozenset(running), frozenset(writers))
