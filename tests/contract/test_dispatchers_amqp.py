@@ -78,4 +78,6 @@ class TestAmqpOutages(OutageContract):
     @pytest.fixture
     def broker(self, private_rabbitmq: RabbitMQServer, unique_name: str) -> Broker:
         # The only member of a quorum queue takes minutes to become its leader again after a kill.
-        return _created(private_rabbitmq, unique_name, "classic")
+        broker = _created(private_rabbitmq, unique_name, "classic")
+        private_rabbitmq.keep_definitions()
+        return broker

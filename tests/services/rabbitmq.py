@@ -81,6 +81,15 @@ class RabbitMQServer(Server):
             )
         return completed.stdout
 
+    def keep_definitions(self) -> None:
+        """Return once every queue, exchange and binding that was declared would survive a `kill`.
+
+        The broker says that a queue is declared when the transaction is in Mnesia's log. The record that it was
+        committed is written by another process, may come after that, and then stays in memory for up to 2 s. A broker
+        that is killed meanwhile takes the transaction for one that was never completed and has no such queue.
+        """
+        self.control("eval", "_ = sys:get_state(mnesia_recover), ok = mnesia:sync_log().")
+
     def _command(self, name: str, port: int, arguments: Sequence[str | Path]) -> Command:
         return Command(
             name=name,
