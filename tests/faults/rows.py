@@ -115,7 +115,7 @@ ROWS = (
         11,
         "black hole between relay and PostgreSQL",
         ("cut_database", "freeze_postgres"),
-        _relay("test_database_away.py::test_every_wait_is_bounded_while_nothing_answers"),
+        _relay("test_lost_answers.py::test_every_wait_is_bounded_while_nothing_answers"),
     ),
     Row(
         12,
@@ -134,8 +134,8 @@ ROWS = (
             "reset_broker",
         ),
         _relay(
-            "test_database_away.py::test_a_claim_whose_answer_was_lost_is_undone_and_charges_nothing",
-            "test_database_away.py::test_a_completion_whose_answer_was_lost_is_neither_repeated_nor_called_lost",
+            "test_lost_answers.py::test_a_claim_whose_answer_was_lost_is_undone_and_charges_nothing",
+            "test_lost_answers.py::test_a_completion_whose_answer_was_lost_is_neither_repeated_nor_called_lost",
         ),
     ),
     Row(

@@ -20,6 +20,35 @@ pytestmark = pytest.mark.asyncio
 GOOD, BAD = "good.b.v1", "bad.b.v1"
 
 
+class Away:
+    """A destination that refuses messages and probes until it is back, and counts the probes."""
+
+    def __init__(self, *, away: bool = True) -> None:
+        self.away, self.probes = away, 0
+
+    async def dispatch(self, message: DispatchedMessage, /) -> None:
+        if self.away:
+            raise BrokerUnavailable("refused")
+
+    async def probe(self) -> None:
+        self.probes += 1
+        if self.away:
+            raise OSError("refused")
+
+
+class TwoWays:
+    """Sends bad messages to the first destination, all others to the second."""
+
+    def __init__(self, first: Away, second: Away) -> None:
+        self.first, self.second = first, second
+
+    async def dispatch(self, message: DispatchedMessage, /) -> None:
+        raise AssertionError("it routes")
+
+    def route(self, topic: str) -> Dispatcher:
+        return self.first if topic == BAD else self.second
+
+
 async def test_refusals_end_no_outage_and_put_nobody_under_suspicion() -> None:
     """A message may be refused on the way to the broker, which says nothing of the broker."""
     store, heard = MemoryStore(), Heard()
@@ -140,29 +169,7 @@ async def test_a_suspect_comes_to_its_turn_while_another_table_is_busy() -> None
 
 async def test_keys_of_a_destination_that_is_away_are_not_claimed_again_and_again() -> None:
     store, heard = MemoryStore(), Heard()
-
-    class Away:
-        away, probes = True, 0
-
-        async def dispatch(self, message: DispatchedMessage, /) -> None:
-            if self.away:
-                raise BrokerUnavailable("refused")
-
-        async def probe(self) -> None:
-            self.probes += 1
-            if self.away:
-                raise OSError("refused")
-
-    class Router:
-        first, second = Away(), Away()
-
-        async def dispatch(self, message: DispatchedMessage, /) -> None:
-            raise AssertionError("it routes")
-
-        def route(self, topic: str) -> Dispatcher:
-            return self.first if topic == BAD else self.second
-
-    router = Router()
+    router = TwoWays(Away(), Away())
     await put(store, *(Message(BAD, number, key=f"k{number}") for number in range(50)))
     async with Relay(lambda: store, table=TABLE, dispatcher=router, observers=[heard], **QUICK):
         await until(lambda: router.first.probes >= 20)
@@ -233,30 +240,7 @@ async def test_after_an_outage_by_silence_the_count_begins_anew() -> None:
 async def test_a_table_that_had_nothing_for_a_destination_looks_again_when_that_is_back() -> None:
     """Its rows were passed over meanwhile, as those of a topic whose destination another table knew to be away."""
     store = MemoryStore()
-
-    class Away:
-        def __init__(self, *, away: bool) -> None:
-            self.away, self.probes = away, 0
-
-        async def dispatch(self, message: DispatchedMessage, /) -> None:
-            if self.away:
-                raise BrokerUnavailable("refused")
-
-        async def probe(self) -> None:
-            self.probes += 1
-            if self.away:
-                raise OSError("refused")
-
-    class Router:
-        first, second = Away(away=True), Away(away=False)
-
-        async def dispatch(self, message: DispatchedMessage, /) -> None:
-            raise AssertionError("it routes")
-
-        def route(self, topic: str) -> Dispatcher:
-            return self.first if topic == BAD else self.second
-
-    router = Router()
+    router = TwoWays(Away(), Away(away=False))
     await put(store, Message(BAD, 1))
     settings = QUICK | {"poll_interval": 30.0}
     async with Relay(lambda: store, tables=[TABLE, OTHER], dispatcher=router, **settings):

@@ -1,11 +1,10 @@
-"""PostgreSQL goes away and comes back: the relay waits without harm and is at work again within seconds."""
+"""PostgreSQL goes away or refuses, and comes back: the relay waits without harm and is at work within seconds."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,11 @@ import pytest_asyncio
 from outbox_core import schema
 from tests.conftest import skipped_or_failed_when_missing
 from tests.integration.relay.broker import Broker
-from tests.integration.relay.trial import QUICK, TABLE, Trial, until
+from tests.integration.relay.trial import BACK_WITHIN, TABLE, Trial, until
 from tests.services.postgres import PostgresServer
-from tests.services.proxy import FaultProxy
 from tests.services.session import Services
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.postgres]
-
-BACK_WITHIN = 5.0
-PATIENT: dict[str, Any] = {"lock_ttl": 10.0, "database_timeout": 2.0}
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +56,7 @@ async def test_the_server_restarts(
         await breakable.enqueue(2)
         await breakable.until_published(10)
         assert time.monotonic() - back < BACK_WITHIN
-    rows = await breakable.rows()
-    assert sorted(breakable.journal.delivered()) == sorted(rows)
-    assert all(row["attempts"] == 1 for row in rows.values())
+    await breakable.expect_one_delivery_each()
 
 
 async def test_a_long_outage_does_not_make_completions_wait_long(
@@ -103,31 +96,34 @@ async def test_the_server_becomes_read_only(breakable: Trial) -> None:
             await until(lambda: _refused(breakable, "25006"), 5.0, "a refused write")
         finally:
             await _read_only(breakable, "off")
-        back = time.monotonic()
-        await breakable.until_published(5)
-        assert time.monotonic() - back < BACK_WITHIN
-    assert sorted(breakable.journal.delivered()) == [1, 2, 3, 4, 5]
-    assert all(row["attempts"] == 1 for row in (await breakable.rows()).values())
+        assert await breakable.until_published(5) < BACK_WITHIN
+    await breakable.expect_one_delivery_each()
 
 
 async def test_sessions_that_are_read_only_for_good_are_given_up(trial: Trial) -> None:
     """As those are that came to a stand-by while a name led there: the server does not end them."""
     name = await trial.admin.fetchval("SELECT current_database()")
     async with trial.running():
-        await trial.enqueue(1)
-        await trial.until_published(1)
-        await trial.admin.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
-        await trial.admin.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE application_name LIKE 'outbox:%' AND datname = current_database()"
+        await _bears_refusals(
+            trial,
+            "25006",
+            5.0,
+            deny=f'ALTER DATABASE "{name}" SET default_transaction_read_only = on',
+            allow=f'ALTER DATABASE "{name}" RESET default_transaction_read_only',
         )
-        await trial.enqueue(2)
-        await until(lambda: _refused(trial, "25006"), 5.0, "a refused write")
-        await trial.admin.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
-        back = time.monotonic()
-        await trial.until_published(3)
-        assert time.monotonic() - back < BACK_WITHIN
-    assert all(row["attempts"] == 1 for row in (await trial.rows()).values())
+    await trial.expect_one_delivery_each()
+
+
+async def _bears_refusals(trial: Trial, code: str, within: float, *, deny: str, allow: str) -> None:
+    """A relay that has to connect anew is refused with a code, which it tells in time, and is back once it is not."""
+    await trial.enqueue(2)
+    await trial.until_published(2)
+    await trial.admin.execute(deny)
+    assert await trial.end_sessions()
+    await trial.enqueue(3)
+    await until(lambda: _refused(trial, code), within, f"a refusal with {code}")
+    await trial.admin.execute(allow)
+    assert await trial.until_published(5) < BACK_WITHIN
 
 
 def _refused(trial: Trial, code: str) -> bool:
@@ -144,174 +140,25 @@ async def test_no_more_connections_are_to_be_had(breakable: Trial, unique_name: 
     await breakable.admin.execute(f"CREATE ROLE {unique_name} LOGIN")
     await breakable.admin.execute(schema.roles(TABLE, relay=unique_name))
     async with breakable.running(breakable.dsn.replace("//postgres@", f"//{unique_name}@")):
-        await breakable.enqueue(2)
-        await breakable.until_published(2)
-        await breakable.admin.execute(f"ALTER ROLE {unique_name} CONNECTION LIMIT 0")
-        await breakable.admin.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", unique_name
-        )
-        await breakable.enqueue(3)
-        await until(
-            lambda: any("53300" in line["error"] for line in breakable.journal.events("Reconnecting")),
+        await _bears_refusals(
+            breakable,
+            "53300",
             8.0,
-            "noticing that there are no connections",
+            deny=f"ALTER ROLE {unique_name} CONNECTION LIMIT 0",
+            allow=f"ALTER ROLE {unique_name} CONNECTION LIMIT -1",
         )
-        await breakable.admin.execute(f"ALTER ROLE {unique_name} CONNECTION LIMIT -1")
-        back = time.monotonic()
-        await breakable.until_published(5)
-        assert time.monotonic() - back < BACK_WITHIN
-    rows = await breakable.rows()
-    assert sorted(breakable.journal.delivered()) == sorted(rows)
-    assert all(row["attempts"] == 1 for row in rows.values())
+    await breakable.expect_one_delivery_each()
 
 
 async def test_sessions_are_terminated_again_and_again(trial: Trial) -> None:
     async with trial.running():
         for round_ in range(1, 6):
             await trial.enqueue(4)
-            ended = await trial.admin.fetch(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE application_name LIKE 'outbox:%' AND datname = current_database()"
-            )
-            assert ended
+            assert await trial.end_sessions()
             await trial.enqueue(4)
             await trial.until_published(8 * round_)
     assert set(trial.journal.delivered()) == set(range(1, 41))
     assert trial.journal.events("LeaderLost")
-
-
-@pytest.mark.parametrize(
-    ("fault", "reset"),
-    [(FaultProxy.hold, False), (FaultProxy.hold_requests, True), (FaultProxy.hold_responses, True)],
-    ids=["black hole that heals", "requests are lost", "answers are lost"],
-)
-async def test_the_network_holds(trial: Trial, fault: Callable[[FaultProxy], None], reset: bool) -> None:
-    async with FaultProxy.to_postgres(trial.dsn) as proxy, trial.running(proxy.dsn(trial.dsn)):
-        await trial.enqueue(2)
-        await trial.until_published(2)
-        fault(proxy)
-        await trial.enqueue(3)
-        await proxy.wait_for(lambda p: p.requests.held + p.responses.held > 0)
-        await until(lambda: bool(trial.journal.events("Reconnecting")), 5.0, "noticing it")
-        await until(lambda: bool(trial.journal.events("LeaderLost")), 5.0, "stepping down")
-        if reset:
-            assert proxy.reset()
-        proxy.pass_through()
-        back = time.monotonic()
-        await trial.until_published(5)
-        # A claim that went through unheard of may have to be waited for.
-        assert time.monotonic() - back < BACK_WITHIN + QUICK["lock_ttl"]
-    assert set(trial.journal.delivered()) == {1, 2, 3, 4, 5}
-    dispatched = Counter(line["sequence"] for line in trial.journal.read("dispatch"))
-    assert {number: row["attempts"] for number, row in (await trial.rows()).items()} == dispatched
-
-
-async def test_a_claim_whose_answer_was_lost_is_undone_and_charges_nothing(trial: Trial) -> None:
-    async with (
-        trial.gate(closed=True) as gate,
-        FaultProxy.to_postgres(trial.dsn) as proxy,
-        trial.running(proxy.dsn(trial.dsn), **PATIENT),
-    ):
-        await trial.enqueue(5)
-        await gate.until_waiting()
-        proxy.hold_responses()
-        await gate.open()
-        await trial.until_rows("lock_token IS NOT NULL", 5, 5.0)
-        assert proxy.reset()
-        proxy.pass_through()
-        healed = time.monotonic()
-        await trial.until_published(5)
-        assert time.monotonic() - healed < PATIENT["lock_ttl"] - 3
-    assert sorted(trial.journal.delivered()) == [1, 2, 3, 4, 5]
-    assert all(row["attempts"] == 1 for row in (await trial.rows()).values())
-
-
-async def test_a_claim_whose_answer_was_lost_is_undone_by_who_does_not_lead_any_more(trial: Trial) -> None:
-    """Otherwise its rows would be nobody's until their leases end: the new leader may not touch them."""
-    settings: dict[str, Any] = {"lock_ttl": 30.0, "database_timeout": 1.0, "takeover": 2.0}
-    async with (
-        trial.gate(closed=True) as gate,
-        FaultProxy.to_postgres(trial.dsn) as proxy,
-        trial.running(proxy.dsn(trial.dsn), **settings),
-    ):
-        await trial.enqueue(5)
-        await gate.until_waiting()
-        proxy.hold_responses()
-        await gate.open()
-        await trial.until_rows("lock_token IS NOT NULL", 5, 5.0)
-        proxy.hold()
-        async with trial.running(**settings):
-            await until(lambda: len(trial.journal.events("LeaderGained")) == 2, 15.0, "the takeover")
-            proxy.reset()
-            proxy.pass_through()
-            healed = time.monotonic()
-            await trial.until_published(5, 25.0)
-            assert time.monotonic() - healed < 2 * BACK_WITHIN
-    assert sorted(trial.journal.delivered()) == [1, 2, 3, 4, 5]
-    assert all(row["attempts"] == 1 for row in (await trial.rows()).values())
-
-
-async def test_a_claim_that_commits_after_its_client_has_gone_is_undone_all_the_same(trial: Trial) -> None:
-    async with (
-        trial.gate(closed=True) as gate,
-        FaultProxy.to_postgres(trial.dsn) as proxy,
-        trial.running(proxy.dsn(trial.dsn), lock_ttl=20.0, database_timeout=4.0, takeover=10.0),
-    ):
-        await trial.enqueue(5)
-        claiming = await gate.until_waiting()
-        reset = await trial.admin.fetchval("SELECT clock_timestamp()")
-        assert proxy.reset()
-        # When it claims again it has undone what there was to undo: nothing.
-        await trial.until_session(f"query LIKE '%picked%' AND backend_start > '{reset}'", within=5.0)
-        assert await gate.until_waiting() == claiming
-        await gate.open()
-        await trial.until_published(5, 12.0)
-    assert sorted(trial.journal.delivered()) == [1, 2, 3, 4, 5]
-    assert all(row["attempts"] == 1 for row in (await trial.rows()).values())
-
-
-@pytest.mark.parametrize("topic", ["held", "refused"])
-async def test_a_completion_whose_answer_was_lost_is_neither_repeated_nor_called_lost(
-    trial: Trial, topic: str
-) -> None:
-    """The database did as told and could not say so: told again, it is found to have been done."""
-    broker = Broker(trial.journal)
-    async with (
-        trial.gate(closed=False) as gate,
-        FaultProxy.to_postgres(trial.dsn) as proxy,
-        trial.running(proxy.dsn(trial.dsn), broker=broker, **PATIENT),
-    ):
-        await trial.enqueue(1, topic)
-        await until(lambda: bool(trial.journal.read("dispatch")), 5.0, "the dispatch")
-        await gate.close()
-        broker.let_go.set()
-        await gate.until_waiting()
-        proxy.hold_responses()
-        await gate.open()
-        await trial.until_rows("published_at IS NOT NULL OR dead_at IS NOT NULL", 1, 5.0)
-        assert proxy.reset()
-        proxy.pass_through()
-        await trial.enqueue(1)
-        await trial.until_rows("published_at IS NOT NULL OR dead_at IS NOT NULL", 2, 10.0)
-        told = "Published" if topic == "held" else "Dead"
-        await until(lambda: bool(trial.journal.events(told)), 5.0, "hearing of it")
-    assert len(trial.journal.read("dispatch")) == 2
-    assert len(trial.journal.events("Published")) == (2 if topic == "held" else 1)
-    assert len(trial.journal.events("Dead")) == (0 if topic == "held" else 1)
-    assert not trial.journal.events("LeaseLost")
-
-
-async def test_every_wait_is_bounded_while_nothing_answers(trial: Trial) -> None:
-    async with FaultProxy.to_postgres(trial.dsn) as proxy, trial.running(proxy.dsn(trial.dsn)):
-        await trial.enqueue(1)
-        await trial.until_published(1)
-        proxy.hold()
-        began = time.monotonic()
-        await until(lambda: len(trial.journal.events("Reconnecting")) >= 5, 15.0, "trying again")
-        assert time.monotonic() - began < 15.0
-        proxy.pass_through()
-        await trial.enqueue(1)
-        await trial.until_published(2)
 
 
 @pytest.mark.parametrize("single_active", [True, False], ids=["leader", "worker"])
@@ -379,10 +226,7 @@ async def test_whatever_keeps_a_running_relay_from_connecting_is_borne(
         await trial.enqueue(1)
         await trial.until_published(1)
         failing = True
-        await trial.admin.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND application_name LIKE 'outbox:%'"
-        )
+        assert await trial.end_sessions()
         await until(lambda: refused >= 3, 10.0, "failing to connect")
         assert relay.state == "running"
         failing = False

@@ -38,6 +38,8 @@ QUICK: dict[str, Any] = {
     "max_attempts": 5,
 }
 """A relay's settings with short times: a crashed owner's rows are free after 3 s."""
+BACK_WITHIN = 5.0
+"""Seconds after the end of whatever kept a relay from its database until it is at work again."""
 GATE_LOCK = 42
 _GATE = f"""
 CREATE FUNCTION wait_at_gate() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -143,6 +145,12 @@ class Trial:
     async def until_published(self, count: int, within: float = 10.0, table: str = TABLE) -> float:
         return await self.until_rows("published_at IS NOT NULL", count, within, table)
 
+    async def expect_one_delivery_each(self) -> None:
+        """Every row was delivered once, at its first attempt."""
+        rows = await self.rows()
+        assert sorted(self.journal.delivered()) == sorted(rows)
+        assert all(row["attempts"] == 1 for row in rows.values())
+
     async def term(self, table: str = TABLE) -> int:
         found = await self.admin.fetchval("SELECT term FROM outbox_leader WHERE table_name = $1", table)
         return int(found)
@@ -153,6 +161,14 @@ class Trial:
             "SELECT * FROM pg_stat_activity WHERE application_name LIKE 'outbox:%'"  # noqa: S608
             f" AND datname = current_database() AND ({condition})"
         )
+
+    async def end_sessions(self) -> int:
+        """Have the server terminate the sessions of relays; how many there were."""
+        ended = await self.admin.fetch(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name LIKE 'outbox:%' AND datname = current_database()"
+        )
+        return len(ended)
 
     async def until_session(self, condition: str, within: float = 5.0) -> int:
         """Wait until a relay's session is in some state; the id of its server process."""

@@ -89,7 +89,7 @@ MUTATIONS: Final = (
         new="pass",
         tests=(
             (
-                f"{_RELAY}/test_database_away.py"
+                f"{_RELAY}/test_lost_answers.py"
                 "::test_a_claim_whose_answer_was_lost_is_undone_and_charges_nothing"
             ),
         ),
@@ -103,7 +103,7 @@ MUTATIONS: Final = (
         new="if lost.tried:",
         tests=(
             (
-                f"{_RELAY}/test_database_away.py"
+                f"{_RELAY}/test_lost_answers.py"
                 "::test_a_claim_that_commits_after_its_client_has_gone_is_undone_all_the_same"
             ),
         ),
