@@ -12,6 +12,7 @@ from tests.mutations.catalogue import (
     leading,
     operating,
     ordering,
+    waiting,
     writing,
 )
 from tests.mutations.mutation import Mutation
@@ -22,6 +23,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *dispatching.MUTATIONS,
     *completing.MUTATIONS,
     *ordering.MUTATIONS,
+    *waiting.MUTATIONS,
     *leading.MUTATIONS,
     *operating.MUTATIONS,
     *brokers.MUTATIONS,

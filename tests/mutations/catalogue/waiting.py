@@ -1,0 +1,95 @@
+"""Nobody waits for what it has nothing to do with: a row that cannot be read, a slow key, a backlog, a silent host."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+_UNIT: Final = "tests/unit/test_relay_reach.py"
+_RELAY: Final = "tests/integration/relay"
+_UNREADABLE: Final = "outbox_core/relay/unreadable.py"
+_SWEEP: Final = "outbox_core/relay/sweep.py"
+_REACH: Final = "outbox_core/relay/reach.py"
+_NOBODY_WAITS: Final = "However much lies in the way of a claim, others are not kept waiting."
+
+MUTATIONS: Final = (
+    Mutation(
+        name="unreadable-rows-not-looked-for",
+        breaks="A claim of a single row that failed over its content is sent again and again.",
+        promise="A row that cannot be read is a dead letter, and the others go on.",
+        file=_UNREADABLE,
+        old="self._failed = (claim, keys)",
+        new="pass",
+        tests=(f"{_UNIT}::test_a_row_that_cannot_be_read_is_dead_and_the_others_go_on[None]",),
+    ),
+    Mutation(
+        name="unreadable-rows-dispatched",
+        breaks="A row that was leased without its content is dispatched without it.",
+        promise="A row that cannot be read is a dead letter, and the others go on.",
+        file=_UNREADABLE,
+        old="except ContentUnreadable as error:\n                row.unreadable = error",
+        new="except ContentUnreadable:\n                pass",
+        tests=(
+            f"{_UNIT}::test_a_row_that_cannot_be_read_is_dead_and_the_others_go_on[None]",
+            f"{_RELAY}/test_unreadable.py::test_a_row_that_cannot_be_written_out_is_dead_and_the_others_arrive",
+        ),
+    ),
+    Mutation(
+        name="slow-keys-claimed-on",
+        breaks="Claims go on bringing messages of a key whose messages wait for each other.",
+        promise="A slow key with many messages keeps nobody else waiting.",
+        file="outbox_core/relay/keys.py",
+        old="self._hold(key, now, firm=True)",
+        new="pass",
+        tests=(f"{_UNIT}::test_a_slow_key_with_many_messages_keeps_nobody_else_waiting",),
+    ),
+    Mutation(
+        name="sweeps-come-no-further",
+        breaks="Each slice of a sweep begins at the beginning.",
+        promise="What appears behind the claims that read on is found.",
+        file=_SWEEP,
+        old="        self.place = last\n",
+        new="        self.place = BEGINNING\n",
+        tests=(f"{_UNIT}::test_what_appears_behind_is_found_while_a_destination_is_tried_again_and_again",),
+    ),
+    Mutation(
+        name="searches-take-sweeps-back",
+        breaks="The search of a message for a destination that may be back takes the sweep back to the beginning.",
+        promise="What appears behind the claims that read on is found.",
+        file=_SWEEP,
+        old="self._search = Sweep(Reach(self._settings))\n        self._search.reach.limit = 1",
+        new="self._usual.begin_anew()\n        self._usual.reach.limit = 1",
+        tests=(f"{_UNIT}::test_what_appears_behind_is_found_while_a_destination_is_tried_again_and_again",),
+    ),
+    Mutation(
+        name="silent-hosts-asked-first",
+        breaks="Of several hosts in a URL one that did not answer is asked first again.",
+        promise="After a failover the relay finds the new primary by itself, also when the old one is silent.",
+        file="outbox_core/stores/postgres/hosts.py",
+        old="self._hosts.append(self._hosts.pop(0))",
+        new="return",
+        tests=(
+            "tests/unit/test_hosts.py::test_who_was_silent_is_asked_last",
+            f"{_RELAY}/test_failover.py::test_a_relay_follows_to_the_promoted_stand_by[silent]",
+        ),
+    ),
+    Mutation(
+        name="broken-off-claims-ask-for-as-much",
+        breaks="After a claim that was broken off the next one asks for as many rows.",
+        promise=_NOBODY_WAITS,
+        file=_REACH,
+        old="self.limit = max(1, self.limit // _FEWER)",
+        new="pass",
+        tests=(f"{_UNIT}::test_a_row_that_cannot_be_read_in_time_is_put_off_and_the_others_go_on[0]",),
+    ),
+    Mutation(
+        name="broken-off-claims-look-as-far",
+        breaks="After a claim that was broken off the next one looks as far.",
+        promise=_NOBODY_WAITS,
+        file=_REACH,
+        old="self.span = _FIRST_SPAN if self.span is None else max(_LEAST_SPAN, self.span // _NEARER)",
+        new="pass",
+        tests=(f"{_UNIT}::test_a_destination_that_is_away_with_very_many_messages_keeps_nobody_waiting",),
+    ),
+)
