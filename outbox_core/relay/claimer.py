@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from outbox_core.errors import StorageError
+from outbox_core.errors import StorageError, StorageTimeout
 from outbox_core.identifiers import uuid7
 from outbox_core.observer import Reconnecting, SessionEnded
 from outbox_core.relay import clock
-from outbox_core.relay.leasing import LAST_SEQUENCE, Leasing
+from outbox_core.relay.leasing import Leasing
 from outbox_core.relay.position import Position
 from outbox_core.relay.reach import GROWTH, Reach
+from outbox_core.relay.reviews import Reviews
 from outbox_core.relay.sweep import Sweeps
-from outbox_core.relay.wakeups import after_sweep
-from outbox_core.store import BEGINNING, END, Claim, KeyId, Place, Row, Span, Store
+from outbox_core.store import BEGINNING, END, Claim, KeyId, Place, Row, Store
 
 if TYPE_CHECKING:
     from outbox_core.observer import Event
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _AHEAD: Final = 3
 """Claims' worth of rows that may be in hand when the next is sent: one is being dispatched, the others recorded."""
 _LOOK_SECONDS: Final = 0.25
-_REVIEWED_KEYS: Final = 500
 _SLOW_SECONDS: Final = 1.0
 """A key whose messages wait for each other for so long is not claimed any more until they are done with."""
 
@@ -77,8 +76,7 @@ class Claimer:
         self._reach_of_follows = Reach(settings)
         self._next_look = 0.0
         self._next_patrol = 0.0
-        self._next_review = 0.0
-        self._reviewed_at = 0.0
+        self._reviews = Reviews(table, store, keys)
         self._leasing = Leasing(
             table, store, settings, keys, wakeups, self._position.back_to, observe=observe
         )
@@ -106,7 +104,10 @@ class Claimer:
 
     def rewind(self) -> None:
         """A destination is back, or the term is new: read everything again."""
-        self._position.rewind()
+        if (
+            self._reach.span is None
+        ):  # or there is too much, as is known: sweeps come past it, and nobody waits
+            self._position.rewind()
         self._sweeps.begin_anew()
         self._wakeups.interrupt()
 
@@ -133,8 +134,8 @@ class Claimer:
                 if hurry and self._wakeups.hinted_at > self._next_look - _LOOK_SECONDS:
                     # It may have been of a transaction that was open for long: only a look finds what that wrote.
                     wake = min(wake, self._next_look)
-                if wake < inf and self._wakeups.hinted_at > self._reviewed_at:
-                    wake = min(wake, self._next_review)
+                if wake < inf and self._wakeups.hinted_at > self._reviews.last:
+                    wake = min(wake, self._reviews.next)
                 await self._wakeups.wait(wake - clock.now(), eager=hurry)
 
     async def bear(self, error: StorageError, failures: int) -> None:
@@ -159,14 +160,14 @@ class Claimer:
             await self._hand.wait_for_change(1.0)
             return True
         await self._look()
-        await self._review()
+        await self._reviews.hold(lambda keys: self._claim(BEGINNING, keys=keys))
+        if self._leasing.unreadable.suspected and not self._halted:
+            return await self._read_blindly()  # before its key is followed again, which would fail again
         followed = not self._halted and await self._follow()
         if self._halted:
             return followed
         if self._leasing.cautious and self._hand.rows:
             return True
-        if self._leasing.unreadable.suspected:
-            return await self._read_blindly()
         return await self._read() or followed
 
     @property
@@ -202,9 +203,12 @@ class Claimer:
             batch = await self._leasing.lease(self._claim(since, until, reach.limit), {})
         except StorageError as error:
             reach.failed(error)
+            timed_out = isinstance(error, StorageTimeout)
             if reach.too_far and sweep is not None:
                 sweep.pause()
-            elif reach.too_far:
+            if (reach.too_far and sweep is None) or (
+                timed_out and since == position and self._position.is_behind
+            ):
                 self._position.skip()
             raise
         last = batch.leased.last if batch.full else None if until == END else until
@@ -217,7 +221,8 @@ class Claimer:
 
     async def _read_blindly(self) -> bool:
         """Find out whether there is a row that cannot be read, which keeps claims from coming to their end."""
-        claim, keys = self._leasing.unreadable.taken(self._led if self._settings.single_active else None)
+        self._admission.admit_all()
+        claim, keys = self._leasing.unreadable.taken(self._claim(BEGINNING))
         await self._admit(await self._leasing.lease(claim, keys))
         self.rewind()
         return True
@@ -278,19 +283,3 @@ class Claimer:
             self._next_patrol = now + self._settings.lock_ttl / 2
             for pid in await self._store.end_stuck_sessions(self._table, self._settings.lock_ttl):
                 self._observe(SessionEnded(self._table, pid))
-
-    async def _review(self) -> None:
-        """Held keys wait for the time their first message had when last seen; an operator may have changed it."""
-        now = clock.now()
-        if now < self._next_review:
-            return
-        self._reviewed_at = now
-        keys = self._keys.waiting(now, _REVIEWED_KEYS)
-        if keys:
-            found = await self._store.predecessors(
-                self._table,
-                self._claim(BEGINNING, keys=keys),
-                [Span(key_id, LAST_SEQUENCE) for key_id in keys],
-            )
-            self._keys.reviewed(keys, found, clock.now())
-        self._next_review = after_sweep(now)

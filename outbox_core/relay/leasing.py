@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from outbox_core.table import TableName
 
 LAST_SEQUENCE: Final = 2**63 - 1
+_AFTER_TIMEOUT: Final = 1.0
 
 
 class Leasing:
@@ -70,10 +71,12 @@ class Leasing:
             if isinstance(error, StorageError):
                 self.unreadable.failed(claim, keys, error)
             self.unknown.add(claim, keys)
+            # What was not answered in time may take as long again: others have their turn before.
+            again = clock.now() + (_AFTER_TIMEOUT if isinstance(error, StorageTimeout) else 0.0)
             for key_id in keys:
-                self._keys.retry(key_id, clock.now())
+                self._keys.retry(key_id, again)
             raise
-        self.unreadable.claimed(claim)
+        self.unreadable.claimed(claim, keys, leased)
         if leased.last is not None:
             self._wakeups.worked()
             self.floors.drawn(leased.last[1])

@@ -24,11 +24,13 @@ SLACK: Final = timedelta(milliseconds=500)
 class Position:
     """The place from which the next claim reads. Goes back whenever something may have appeared behind it."""
 
-    __slots__ = ("_base", "_first_seen", "_last_look", "_returned", "place")
+    __slots__ = ("_base", "_first_seen", "_furthest", "_last_look", "_returned", "place")
 
     def __init__(self) -> None:
         self.place: Place = BEGINNING
         self._base: Place = BEGINNING
+        self._furthest: Place = BEGINNING
+        """Where claims that read on have come to; at first, where the first look was."""
         self._last_look: datetime | None = None
         self._first_seen: dict[int, datetime] = {}
         self._returned: Place | None = None
@@ -47,6 +49,7 @@ class Position:
             self._first_seen = dict.fromkeys(tick.running, BEGINNING[0])
             self._last_look = tick.now
             self._base = BEGINNING
+            self._furthest = _before(tick.now)
             self.rewind()
             return
         gone = [self._first_seen.pop(xid) for xid in self._first_seen.keys() - tick.running]
@@ -59,6 +62,7 @@ class Position:
     def read(self, last: Place | None) -> None:
         """A claim read on to ``last``, or, when it is None, found everything that is due."""
         self.place = self._base if last is None else last
+        self._furthest = max(self._furthest, self.place)
         if self._returned is not None:
             self.place = min(self.place, self._returned)
 
@@ -71,9 +75,20 @@ class Position:
         """Read from the very beginning next time."""
         self.back_to((BEGINNING,))
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether claims that read on have been further already."""
+        return self.place < self._new
+
     def skip(self) -> None:
-        """What lies behind cannot be read in time: read on from what is new, and leave the rest to sweeps."""
-        self.place = max(self.place, self._base)
+        """What lies behind cannot be read in time: read on from what is new, and leave the rest to sweeps. If that
+        cannot be read, either, from what is newest."""
+        self.place = max(self.place, self._new if self.is_behind else self._base)
+
+    @property
+    def _new(self) -> Place:
+        """What came while nothing could be read is new, too: it must not wait for a sweep of all that lies before."""
+        return min(self._furthest, self._base)
 
 
 def _before(moment: datetime) -> Place:

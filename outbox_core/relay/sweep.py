@@ -35,6 +35,7 @@ class Sweeps:
         """Look for one row first, and then for more."""
         self._search = Sweep(Reach(self._settings))
         self._search.reach.limit = 1
+        self._search.reach.span = self._usual.reach.span
 
     def in_turn(self, now: float) -> Sweep | None:
         """Whose slice is due; None when it is the turn of claims that read on."""

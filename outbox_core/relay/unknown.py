@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from outbox_core.errors import StorageTimeout
 from outbox_core.relay import clock
+from outbox_core.relay.wakeups import MAX_SWEEP_SECONDS
 
 if TYPE_CHECKING:
     from outbox_core.store import Claim, KeyId, Place, Store
@@ -19,6 +21,8 @@ class _Lost:
     keys: Mapping[KeyId, int]
     over: float
     """From then on the database is not at it any more, whoever has gone."""
+    void: float
+    """From then on whatever it leased is free again."""
     tried: bool = False
 
 
@@ -36,13 +40,22 @@ class UnknownClaims:
         self._lost: list[_Lost] = []
 
     def add(self, claim: Claim, keys: Mapping[KeyId, int]) -> None:
-        self._lost.append(_Lost(claim, keys, clock.now() + self._timeout))
+        over = clock.now() + self._timeout
+        self._lost.append(_Lost(claim, keys, over, over + claim.lock_ttl))
 
     async def undo(self, *, last_chance: bool = False) -> None:
         """Give back what can be found; by ``last_chance`` nobody will look again."""
         for lost in [each for each in self._lost if last_chance or self._is_time(each)]:
             over = clock.now() >= lost.over
-            found = await self._store.undo(self._table, lost.claim, lost.keys)
+            try:
+                found = await self._store.undo(self._table, lost.claim, lost.keys)
+            except StorageTimeout:
+                # It comes past as much as the claim did, which may have been too much: others have their turn before
+                # it is tried again, and when the leases have ended it need not be.
+                lost.tried, lost.over = True, clock.now() + MAX_SWEEP_SECONDS
+                if clock.now() >= lost.void:
+                    self._lost.remove(lost)
+                raise
             lost.tried = True
             if found or over:
                 self._lost.remove(lost)

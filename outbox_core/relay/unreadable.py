@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from outbox_core.errors import ContentUnreadable, StorageError, StorageTimeout, StorageUnavailable
-from outbox_core.identifiers import uuid7
 
 if TYPE_CHECKING:
     from outbox_core.store import Claim, KeyId, Leased, Place, Store
@@ -24,8 +23,8 @@ class Unreadable:
         self._table = table
         self._store = store
         self._timeouts = 0
-        self._slow: Place | None = None
-        """Where the claim began that was not answered in time."""
+        self._slow: tuple[Place, frozenset[KeyId]] | None = None
+        """Where the claim began that was not answered in time, and the keys it was for."""
         self._failed: tuple[Claim, Mapping[KeyId, int]] | None = None
 
     @property
@@ -33,10 +32,19 @@ class Unreadable:
         """Whether there is a row to be looked for."""
         return self._failed is not None
 
-    def claimed(self, claim: Claim) -> None:
-        """A claim came to its end. One that began behind the row in question says nothing about it."""
-        if self._slow is None or claim.since <= self._slow:
-            self._timeouts = 0
+    def claimed(self, claim: Claim, keys: Mapping[KeyId, int], leased: Leased) -> None:
+        """A claim came to its end. One that began behind the row in question, or ended before it, or was for other
+        keys, says nothing about it."""
+        if self._slow is None:
+            return
+        since, of_keys = self._slow
+        if keys or of_keys:
+            came_past = not of_keys.isdisjoint(keys)
+        else:
+            reached = claim.until if leased.last is None or leased.count < claim.limit else leased.last
+            came_past = claim.since <= since < reached
+        if came_past:
+            self._timeouts, self._slow = 0, None
 
     def failed(self, claim: Claim, keys: Mapping[KeyId, int], error: StorageError) -> None:
         """A claim did not. The database was seen to answer right before it, so it may be what it had to read."""
@@ -44,17 +52,18 @@ class Unreadable:
             return
         if isinstance(error, StorageTimeout):
             self._timeouts += 1
-            self._slow = claim.since
+            self._slow = (claim.since, frozenset(keys))
         if isinstance(error, ContentUnreadable) or self._timeouts >= _MOST_TIMEOUTS:
             self._failed = (claim, keys)
 
-    def taken(self, term: int | None) -> tuple[Claim, Mapping[KeyId, int]]:
-        """The claim that leases the row without its content, once."""
+    def taken(self, now: Claim) -> tuple[Claim, Mapping[KeyId, int]]:
+        """The claim that leases the row without its content, once: where it was taken from, on terms as they are
+        ``now``."""
         if self._failed is None:
             raise AssertionError("no row is suspected")
-        (claim, keys), self._failed = self._failed, None
-        self._timeouts = 0
-        return replace(claim, token=uuid7(), term=term, floors={}, blind=True, look=True), keys
+        (failed, keys), self._failed = self._failed, None
+        self._timeouts, self._slow = 0, None
+        return replace(now, since=failed.since, until=failed.until, blind=True, look=True), keys
 
     async def examine(self, leased: Leased) -> None:
         """Look at a row that was leased without its content: it says what is wrong with it. Raises StorageError when

@@ -12,7 +12,8 @@ RETURNING
     -- Within the years that Python knows, so that a row edited by hand cannot stop the others. As numbers, which the
     -- driver reads twenty times as fast as times; before 1700 they would not be true to the microsecond any more.
     date_part('epoch', greatest(least(created_at, '9999-12-30Z'), '0001-01-02Z')), attempts,
-    date_part('epoch', greatest(least(available_at, '9999-12-30Z'), '1700-01-01Z')), key, headers::text, traceparent, tracestate, replays,
+    date_part('epoch', greatest(least(available_at, '9999-12-30Z'), '1700-01-01Z')), key,
+    CASE WHEN NOT {blind}::boolean THEN headers::text END, traceparent, tracestate, replays,
     coalesce(last_error LIKE 'TX.LEASE %', false),
     -- Found once for all of them, and told with the first alone. Their keys' rows are seen as they were before this
     -- statement: those that it took are left out.

@@ -1,2 +1,2 @@
--- Read the content of a row as a claim does, and say only how long it is.
-SELECT octet_length(coalesce(body, convert_to(payload::text, 'UTF8'))) FROM {table} WHERE id = $1
+-- Read the content of a row as a claim does, with its way to the client.
+SELECT coalesce(body, convert_to(payload::text, 'UTF8')), headers::text FROM {table} WHERE id = $1
