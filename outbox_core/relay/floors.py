@@ -109,8 +109,10 @@ class Floors:
                     self._floors[row.key_id] = below
 
     def forget(self) -> None:
-        """Somebody else may have led meanwhile."""
+        """Somebody else may have led meanwhile, or another server taken over, which has not drawn as much."""
         self._floors.clear()
+        self._writers.clear()
+        self._drawn = self._drawn_before = self._ceiling = 0
 
     def _raise(self, key_id: KeyId, floor: int) -> None:
         known = self._floors.pop(key_id, 0)  # it goes to the end: who has not been seen for longest is first

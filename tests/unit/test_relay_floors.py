@@ -157,6 +157,8 @@ def test_another_leader_may_have_done_anything() -> None:
     floors.verified({K: 7}, {})
     floors.forget()
     assert floors.of([K]) == {}
+    floors.verified({K: 7}, {})
+    assert floors.of([K]) == {K: 0}, "it is not known what has been drawn"
 
 
 def test_keys_are_not_remembered_without_end() -> None:
