@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -59,6 +60,23 @@ def test_no_character_is_split(character: str, max_bytes: int) -> None:
         "api_key=hunter2secret",
         "Authorization: Bearer hunter2secret",
         "sent Basic aHVudGVyMnNlY3JldA== to the broker",
+        "nats: no servers: user:hunter2secret@host:4222",
+        "SASL PLAIN failed for user=shop pwd=hunter2secret",
+        "PGPASSWORD='hunter2secret'",
+        "X-Api-Key: hunter2secret",
+        "AccountKey=hunter2secret;",
+        "SharedAccessSignature sig=hunter2secret",
+        "signature=hunter2secret",
+        "passcode=hunter2secret",
+        "{'password': b'hunter2secret'}",
+        "password = hunter2secret",
+        "--password hunter2secret",
+        "-token hunter2secret",
+        "?password=hunter2secret&x=1",
+        'client_secret: "hun\\"hunter2secret"',
+        "client_secret: 'hun\\'hunter2secret'",
+        "aws_secret_access_key=hunter2secret",
+        "ConnectionString: Endpoint=sb://x;SharedAccessKeyName=n;SharedAccessKey=hunter2secret",
     ],
 )
 def test_secrets_are_left_out(text: str) -> None:
@@ -66,6 +84,96 @@ def test_secrets_are_left_out(text: str) -> None:
     assert "hunter2" not in line
     assert "aHVudGVy" not in line
     assert "***" in line
+
+
+@pytest.mark.parametrize("length", [600, 1_500, 20_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cannot connect to amqp://shop:{}@rabbit:5672/v failed",
+        "cannot connect to amqp://:{}@rabbit:5672/",
+        "password={} host=db",
+        "client_secret: '{}'",
+        "Authorization: Bearer {} was refused",
+        "sent Basic {} to the broker",
+        "--password {} was given",
+    ],
+)
+def test_no_secret_is_too_long(text: str, length: int) -> None:
+    """The longest is cut by the limit of what is looked at."""
+    line = summary(ConnectionError(text.format("S3cret" * (length // 6))))
+    assert "S3cret" not in line
+    assert "***" in line
+
+
+def test_one_without_a_scheme_may_be_long_too() -> None:
+    line = summary(ConnectionError(f"nats: no servers: user:{'S3cret' * 250}@host:4222"))
+    assert line.endswith("nats: no servers: ***@host:4222")
+
+
+@pytest.mark.parametrize(
+    ("secret", "space"),
+    [
+        ("amqp://shop:{}@rabbit:5672/v", " "),
+        ("amqp://shop:{}@rabbit:5672/v", "\n"),
+        ("password={}", " "),
+        ("password={}", "\n"),
+        ("user:{}@host:4222", " "),
+    ],
+)
+@pytest.mark.parametrize("kept", range(1, 32, 6))
+def test_no_secret_shows_where_the_text_is_cut(secret: str, space: str, kept: int) -> None:
+    """However many of its characters stand before the end of what is looked at, after much that is left out."""
+    long = f"password={'x' * 15_000}{space}"
+    filler = f"word{space}" * 400
+    before = (long + filler)[: 8 * BYTES - len(space) - kept] + space
+    line = summary(ConnectionError(before + secret.format("S3cret" * 8) + f"{space}more" * 100))
+    assert "S3c" not in line
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ask help@example.org about it",
+        "at 12:30 a@b said no",
+        "at 12:30 root@db:5432 was refused",
+        "12:30:01 host db-1:5432 refused",
+        "see https://example.org/a/b?c=1#d",
+        "see https://example.org/a or write to help@example.org",
+        "no route to 10.0.0.1:5672",
+        "design = blue",
+        "signal: lost",
+        "multisig: 2 of 3",
+        "2 tokens - none: left",
+    ],
+)
+def test_ordinary_texts_stay_as_they_are(text: str) -> None:
+    assert summary(ConnectionError(text)) == f"UNKNOWN.CONNECTIONERROR ConnectionError: {text}"
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "a://",
+        "x:",
+        "a@",
+        "a:b@",
+        "://@",
+        "password ",
+        "pass='",
+        'token="\\',
+        "sasl_",
+        "shared",
+        "--token ",
+        "a.",
+        " ",
+    ],
+)
+def test_hostile_texts_are_scrubbed_in_no_time(piece: str) -> None:
+    error = ConnectionError(piece * (8 * BYTES // len(piece)))
+    began = time.perf_counter()
+    summary(error)
+    assert time.perf_counter() - began < 0.5
 
 
 def test_a_payload_quoted_whole_or_in_part_is_left_out() -> None:

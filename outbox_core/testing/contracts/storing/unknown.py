@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from outbox_core.message import Message
 from outbox_core.record import State
@@ -97,6 +98,22 @@ class UnknownContract:
             ended = await scene.store.resolved(scene.table, [leased.id])
             equal(ended[leased.id].attempts, 2, "attempts of a row that another lease published")
             equal(await scene.store.resolved(scene.table, []), {}, "rows when none is asked for")
+
+    async def test_rows_that_nobody_else_keeps_locked_are_told_as_free(self, database: Database) -> None:
+        """A lease is no lock, and to look takes none that would keep the owner from writing."""
+        message, other = Message(TOPIC, 1), Message(TOPIC, 2)
+        async with at_work(database) as scene:
+            await scene.write(message, other)
+            row = await scene.claim_one(limit=1)
+            before = await scene.look(message), await scene.look(other)
+            equal(await scene.store.locked(scene.table, [row.id]), NOBODY, "rows locked")
+            equal(await scene.store.locked(scene.table, [row.id, uuid4()]), NOBODY, "locked, with an unknown")
+            equal(await scene.store.locked(scene.table, [uuid4()]), NOBODY, "unknown ones that are locked")
+            equal(await scene.store.locked(scene.table, []), NOBODY, "locked, when none is asked for")
+            equal((await scene.look(message), await scene.look(other)), before, "the rows")
+            lost = await scene.store.publish(scene.table, leases([row]), delete=False)
+            equal(lost, NOBODY, "leases lost")
+            equal(await scene.store.locked(scene.table, [row.id]), NOBODY, "locked, once published")
 
     async def test_a_lease_that_ended_without_an_outcome_is_seen_until_there_is_one(
         self, database: Database

@@ -1,0 +1,157 @@
+"""Somebody keeps a row, or whole tables, locked: it holds up itself and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from outbox_core import schema
+from outbox_core.message import Message
+from outbox_core.meta import DispatchedMessage
+from outbox_core.observer import LeaderGained, Reconnecting
+from outbox_core.outbox import Outbox
+from outbox_core.relay import Relay
+from outbox_core.stores.postgres.store import PostgresStore
+from outbox_core.table import TableName
+from tests.integration.relay.bench import TABLE, TOPIC, Bench, Gate, until
+
+pytestmark = pytest.mark.asyncio
+MESSAGES = 20
+SESSIONS = 4
+"""Of a relay of many tables, besides the one for control."""
+
+
+@asynccontextmanager
+async def held(bench: Bench, statement: str, *parameters: object) -> AsyncIterator[list[asyncpg.Record]]:
+    """Another session's transaction that has run the statement and does not end before the block does."""
+    connection = await asyncpg.connect(bench.writers)
+    try:
+        async with connection.transaction():
+            yield await connection.fetch(statement, *parameters)
+    finally:
+        await connection.close()
+
+
+def row_of(which: str) -> str:
+    return f"SELECT id FROM {TABLE} WHERE sequence = (SELECT {which}(sequence) FROM {TABLE}) FOR UPDATE"  # noqa: S608
+
+
+async def become(bench: Bench, seconds: float, **states: int) -> None:
+    async def are() -> bool:
+        return await bench.states() == states
+
+    await until(are, seconds)
+
+
+class Counted(Gate):
+    """How often each message came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = Counter[bytes]()
+
+    async def dispatch(self, message: DispatchedMessage, /) -> None:
+        self.calls[message.payload] += 1
+        await super().dispatch(message)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_one_locked_row_holds_up_no_others_outcome(bench: Bench, fails: bool) -> None:
+    """Neither of those that came with it nor of later ones; nor is any dispatched again."""
+
+    class Failing(Counted):
+        async def dispatch(self, message: DispatchedMessage, /) -> None:
+            await super().dispatch(message)
+            if fails:
+                raise ValueError("no")
+
+    gate, ended = Failing(), "dead" if fails else "published"
+    async with bench.relay(gate, max_attempts=1, dispatch_timeout=5.0, lock_ttl=30.0) as relay:
+        await bench.enqueue(*range(MESSAGES))
+        await until(lambda: gate.inside == MESSAGES)
+        async with held(bench, row_of("min")):
+            gate.opened.set()
+            await become(bench, 3.0, **{ended: MESSAGES - 1, "in_flight": 1})
+            await bench.enqueue("later")
+            await become(bench, 3.0, **{ended: MESSAGES, "in_flight": 1})
+            assert (await bench.rows())[0]["state"] == "in_flight"
+            assert relay.state == "running"
+        await become(bench, 5.0, **{ended: MESSAGES + 1})
+    assert len(gate.calls) == MESSAGES + 1
+    assert set(gate.calls.values()) == {1}
+    assert {row["attempts"] for row in await bench.rows()} == {1}
+
+
+async def test_a_stop_gives_back_the_others_of_a_locked_row(bench: Bench) -> None:
+    gate = Gate()
+    await bench.enqueue(*range(MESSAGES))
+    relay = bench.relay(gate, concurrency=1, dispatch_timeout=5.0, lock_ttl=30.0)
+    await relay.start()
+    await until(lambda: gate.inside == 1)
+    await become(bench, 5.0, in_flight=MESSAGES)
+    async with held(bench, row_of("max")):
+        began = time.monotonic()
+        await relay.stop(1.0)
+        assert time.monotonic() - began < 3.0
+        rows = await bench.rows()
+    assert [row["state"] for row in rows] == ["pending"] * (MESSAGES - 1) + ["in_flight"]
+
+
+async def test_the_store_tells_which_rows_somebody_keeps_locked(bench: Bench) -> None:
+    """Without waiting, and without a lock that stays."""
+    await bench.enqueue(*range(3))
+    ids: list[UUID] = [row["id"] for row in await bench.connection.fetch(f"SELECT id FROM {TABLE}")]  # noqa: S608
+    table = TableName.parse(TABLE)
+    store = PostgresStore(bench.dsn, timeout=5.0, takeover=5.0)
+    await store.open([table])
+    try:
+        async with held(bench, row_of("min")) as locked:
+            began = time.monotonic()
+            assert await store.locked(table, [*ids, uuid4()]) == {locked[0]["id"]}
+            assert await store.locked(table, [one for one in ids if one != locked[0]["id"]]) == set()
+            assert time.monotonic() - began < 1.0
+            async with held(bench, f"SELECT id FROM {TABLE} FOR UPDATE SKIP LOCKED") as free:  # noqa: S608
+                assert {row["id"] for row in free} == set(ids) - {locked[0]["id"]}
+                assert await store.locked(table, ids) == set(ids)
+        assert await store.locked(table, ids) == set()
+    finally:
+        await store.close()
+
+
+async def test_locked_tables_do_not_take_all_sessions(bench: Bench) -> None:
+    """Whatever waits for a lock does so for a part of the time that it has, and then others have their turn."""
+    locked, healthy = [f"l{number}_outbox" for number in range(8)], "healthy_outbox"
+    for table in (*locked, healthy):
+        await schema.create(bench.connection, table)
+    arrived = asyncio.Queue[object]()
+
+    async def deliver(message: DispatchedMessage) -> None:
+        arrived.put_nowait(message.json())
+
+    async def all_wait() -> bool:
+        count: int = await bench.connection.fetchval(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND application_name LIKE 'outbox:%' AND wait_event_type = 'Lock'"
+        )
+        return count == SESSIONS
+
+    tables = [*locked, healthy]
+    relay = Relay(bench.dsn, tables=tables, dispatcher=deliver, observers=[bench.heard], database_timeout=4.0)
+    async with relay:
+        await until(lambda: len(bench.heard.of(LeaderGained)) == len(tables))
+        async with held(bench, f"LOCK TABLE {', '.join(locked)} IN ACCESS EXCLUSIVE MODE"):
+            await until(all_wait, 5.0)
+            for number in range(5):
+                async with bench.connection.transaction():
+                    await Outbox(healthy).enqueue(bench.connection, Message(TOPIC, number))
+                async with asyncio.timeout(2.0):
+                    assert await arrived.get() == number
+        assert not [event for event in bench.heard.of(Reconnecting) if event.table.name == healthy]
+        assert relay.state == "running"

@@ -1,0 +1,116 @@
+"""Outcomes that are not on record yet are parted and put together, and none is lost or doubled by it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
+
+import pytest
+
+from outbox_core.meta import DispatchedMessage, Meta
+from outbox_core.relay.outcomes import Outcomes, Verdict
+from outbox_core.store import Row
+
+NIL, START = UUID(int=0), datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def row(sequence: int) -> Row:
+    meta = Meta("public.t", NIL, "a.b.v1", uuid4(), sequence, 1, 0, None, {}, START)
+    return Row(uuid4(), uuid4(), DispatchedMessage(meta, b"", "application/json"), 0.0, None)
+
+
+def verdict(sequence: int, error: str = "UNKNOWN.X no") -> Verdict:
+    return Verdict(row(sequence), error, delay=1.0, refund=False, dead=False, seconds=0.1)
+
+
+def batch() -> Outcomes:
+    """Two of each."""
+    return Outcomes(
+        published=[row(1), row(2)],
+        failed=[verdict(3), verdict(4)],
+        released=[row(5), row(6)],
+        reasons={"the relay stopped"},
+    )
+
+
+def sequences(outcomes: Outcomes) -> list[int]:
+    return [row.message.meta.sequence for row in outcomes.rows]
+
+
+def test_what_is_taken_is_there_and_not_here() -> None:
+    whole = batch()
+    ids = {row.id for row in whole.rows if row.message.meta.sequence % 2}
+    taken = whole.take(ids)
+    assert (sequences(whole), sequences(taken)) == ([2, 4, 6], [1, 3, 5])
+    assert [len(part) for part in (taken.published, taken.failed, taken.released)] == [1, 1, 1]
+    assert (len(whole), len(taken)) == (3, 3)
+
+
+@pytest.mark.parametrize("unsure", [False, True])
+def test_a_part_may_have_been_written_if_the_whole_may(unsure: bool) -> None:
+    whole = batch()
+    whole.unsure = unsure
+    taken = whole.take({whole.published[0].id})
+    assert (whole.unsure, taken.unsure) == (unsure, unsure)
+    other = Outcomes()
+    other.add(taken)
+    assert other.unsure is unsure
+
+
+def test_unknown_rows_are_not_taken() -> None:
+    whole = batch()
+    assert not whole.take({uuid4()})
+    assert not whole.take(())
+    assert sequences(whole) == [1, 2, 3, 4, 5, 6]
+
+
+def test_parts_add_up() -> None:
+    whole, parts = batch(), Outcomes()
+    before = list(whole.rows)
+    for one in before:
+        parts.add(whole.take({one.id}))
+    assert not whole
+    assert parts.rows == before
+    assert parts.reasons == {"the relay stopped"}
+
+
+def test_parts_share_no_reasons() -> None:
+    whole = batch()
+    taken, sum_ = whole.take({whole.released[0].id}), Outcomes()
+    sum_.add(taken)
+    taken.reasons.add("of the part")
+    whole.reasons.add("of the whole")
+    sum_.reasons.add("of the sum")
+    assert whole.reasons == {"the relay stopped", "of the whole"}
+    assert taken.reasons == {"the relay stopped", "of the part"}
+    assert sum_.reasons == {"the relay stopped", "of the sum"}
+
+
+def test_adding_leaves_the_other_as_it_is() -> None:
+    whole, other = batch(), batch()
+    whole.add(other)
+    other.published.append(row(7))
+    assert sequences(whole) == [1, 2, 1, 2, 3, 4, 3, 4, 5, 6, 5, 6]
+    assert sequences(other) == [1, 2, 7, 3, 4, 5, 6]
+
+
+def test_each_by_itself_is_all_of_them() -> None:
+    whole = batch()
+    alone = list(whole.apart())
+    assert [sequences(one) for one in alone] == [[1], [2], [3], [4], [5], [6]]
+    assert [one.reasons for one in alone if one.released] == [{"the relay stopped"}] * 2
+
+
+def test_errors_are_spelt_out_once() -> None:
+    outcomes = Outcomes(failed=[verdict(1, "kaputt → 中文 é"), verdict(2, "plain")], released=[row(3)])
+    before = outcomes.failed[0]
+    assert outcomes.spell_out()
+    assert [one.error for one in outcomes.failed] == ["kaputt \\u2192 \\u4e2d\\u6587 \\xe9", "plain"]
+    assert outcomes.failed[0].row is before.row
+    assert (outcomes.failed[0].delay, outcomes.failed[0].seconds) == (before.delay, before.seconds)
+    assert not outcomes.spell_out()
+    assert sequences(outcomes) == [1, 2, 3]
+
+
+def test_there_is_nothing_to_spell_out_where_nothing_failed() -> None:
+    assert not Outcomes(published=[row(1)], released=[row(2)]).spell_out()
