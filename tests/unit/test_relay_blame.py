@@ -313,3 +313,28 @@ async def test_a_suspect_that_finds_its_destination_away_is_told_as_an_outage() 
     charged = sum(event.charged for event in heard.of(Failed)) + 1
     assert charged == rows(store, BAD)[0].attempts == 4
     assert len(heard.of(BreakerOpened)) >= charged
+
+
+async def test_a_destination_whose_probe_hangs_keeps_no_other_from_its_verdict() -> None:
+    """One after the other their probes would take 8 s, and leases would end meanwhile."""
+    store, heard = MemoryStore(), Heard()
+
+    class Hanging:
+        async def dispatch(self, message: DispatchedMessage, /) -> None:
+            await asyncio.Event().wait()
+
+        async def probe(self) -> None:
+            await asyncio.Event().wait()
+
+    class Many(Hanging):
+        def __init__(self) -> None:
+            self.leaves = {f"t{number}.b.v1": Hanging() for number in range(40)}
+
+        def route(self, topic: str) -> Dispatcher:
+            return self.leaves[topic]
+
+    router = Many()
+    await put(store, *(Message(topic, 1) for topic in router.leaves))
+    async with Relay(lambda: store, table=TABLE, dispatcher=router, observers=[heard], **QUICK):
+        await until(lambda: len(heard.of(BreakerOpened)) == len(router.leaves), 3.0)
+        assert {event.charged for event in heard.of(Failed)} <= {False}

@@ -12,14 +12,16 @@ import pytest
 from outbox_core.errors import StorageUnavailable
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
+from outbox_core.observer import LeaderGained, LeaderLost
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
 from outbox_core.store import Claim, Lease, Leased, Tick
+from outbox_core.stores.memory.election import MemoryElection
 from outbox_core.stores.memory.store import MemoryStore
 from outbox_core.table import TableName
-from tests.integration.relay.bench import until
+from tests.integration.relay.bench import Gate, Heard, ignore, until
+from tests.unit.relaying import OTHER, TABLE, put, rows
 
-TABLE = TableName("public", "orders_outbox")
 MESSAGES = 20
 
 
@@ -207,3 +209,55 @@ async def test_a_second_stop_shortens_the_first_while_nothing_can_be_recorded() 
         await relay.wait()
         await patient
     assert time.monotonic() - asked < 2.0
+
+
+class Campaigning(MemoryStore):
+    """Counts heartbeats."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(takeover=1.0, database=store.database)
+        self.heartbeats = 0
+
+    def election(self, table: TableName) -> MemoryElection:
+        election = super().election(table)
+        heartbeat = election.heartbeat
+
+        async def counted(term: int) -> bool:
+            self.heartbeats += 1
+            return await heartbeat(term)
+
+        election.heartbeat = counted  # type: ignore[method-assign]
+        return election
+
+
+@pytest.mark.asyncio
+async def test_a_relay_that_stops_takes_no_lead_and_keeps_what_it_has() -> None:
+    """It would claim nothing, and keep whoever could from it until it is gone."""
+    store, heard, gate = MemoryStore(takeover=1.0), Heard(), Gate()
+    campaigning = Campaigning(store)
+    settings: dict[str, float] = {"takeover": 1.0, "database_timeout": 1.0, "dispatch_timeout": 20.0}
+    tables = [TABLE, OTHER]
+    relay = Relay(lambda: campaigning, tables=tables, dispatcher=gate, observers=[heard], **settings)
+    rival = Relay(store.connect, table=OTHER, dispatcher=ignore, **settings)
+    heir = Relay(store.connect, table=OTHER, dispatcher=ignore, **settings)
+    async with asyncio.timeout(30):
+        await rival.start()
+        await put(store, Message("a.b.v1", 1), table=OTHER)
+        await until(lambda: all(row.published_at is not None for row in rows(store, table=OTHER)))
+        await relay.start()
+        await put(store, Message("a.b.v1", 1))
+        await until(lambda: gate.inside == 1)
+        stopping = asyncio.create_task(relay.stop(15.0))
+        await until(lambda: relay.state == "stopping")
+        await rival.stop(0.0)
+        before = campaigning.heartbeats
+        await until(lambda: campaigning.heartbeats >= before + 3)
+        assert [event.table for event in heard.of(LeaderGained)] == [TABLE]
+        assert heard.of(LeaderLost) == []
+        async with heir:
+            await put(store, Message("a.b.v1", 2), table=OTHER)
+            await until(lambda: all(row.published_at is not None for row in rows(store, table=OTHER)), 5.0)
+            assert not stopping.done()
+            gate.opened.set()
+            await stopping
+    assert [row.published_at is not None for row in rows(store)] == [True]

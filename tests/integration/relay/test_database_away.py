@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ import pytest
 import pytest_asyncio
 
 from outbox_core import schema
+from outbox_core.errors import StorageUnavailable
+from outbox_core.relay import Relay
 from tests.conftest import skipped_or_failed_when_missing
 from tests.integration.relay.broker import Broker
 from tests.integration.relay.trial import BACK_WITHIN, TABLE, Trial, until
@@ -243,3 +245,45 @@ async def test_what_keeps_a_relay_from_starting_is_told_as_it_is(trial: Trial) -
 
     with pytest.raises(TokenServiceDownError, match="throttled"):
         await trial.relay(connect={"password": password}).start()
+
+
+async def test_a_password_that_somebody_cancels_is_waited_for_again(trial: Trial) -> None:
+    """As when a library stops refreshing its token: that is no stop of the relay's own."""
+    failing, cancelled = False, 0
+
+    async def password() -> str:
+        nonlocal cancelled
+        if failing:
+            cancelled += 1
+            refreshing = asyncio.create_task(asyncio.Event().wait())
+            asyncio.get_running_loop().call_soon(refreshing.cancel)
+            await refreshing
+        return "unused"
+
+    async with trial.running(connect={"password": password}) as relay:
+        await trial.enqueue(1)
+        await trial.until_published(1)
+        failing = True
+        assert await trial.end_sessions()
+        await until(lambda: cancelled >= 3, 10.0, "failing to connect")
+        assert relay.state == "running"
+        failing = False
+        await trial.enqueue(1)
+        await trial.until_published(2)
+    reasons = {event["error"] for event in trial.journal.events("Reconnecting")}
+    text = "cannot connect to the database: what gives the password ended with CancelledError"
+    assert any(text in reason for reason in reasons)
+
+
+@pytest.mark.parametrize("form", [Relay.start, Relay.drain, Relay.run_once])
+async def test_a_password_that_somebody_cancels_keeps_a_relay_from_starting(
+    trial: Trial, form: Callable[[Relay], Awaitable[object]]
+) -> None:
+    async def password() -> str:
+        raise asyncio.CancelledError("from elsewhere")
+
+    relay = trial.relay(connect={"password": password})
+    async with asyncio.timeout(10.0):
+        with pytest.raises(StorageUnavailable, match="what gives the password ended with CancelledError"):
+            await form(relay)
+    assert relay.state == "stopped"

@@ -1,0 +1,158 @@
+"""A CancelledError that the relay did not cause is no stop: what ends for it is told, and never ends silently."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+
+from outbox_core.errors import RelayFailed
+from outbox_core.message import Message
+from outbox_core.meta import DispatchedMessage
+from outbox_core.relay import Relay
+from outbox_core.relay.lane import Lane
+from outbox_core.store import Lease, Tick
+from outbox_core.stores.memory.election import MemoryElection
+from outbox_core.table import TableName
+from tests.integration.relay.bench import ignore, until
+from tests.unit.kept_store import KeptStore
+from tests.unit.relaying import OTHER, QUICK, TABLE, put, rows
+
+pytestmark = pytest.mark.asyncio
+SECONDS = 10.0
+TOLD = "a part of the relay ended with CancelledError: what it waited for was cancelled, and not by the relay"
+
+
+class Cancelled(KeptStore):
+    """Waits, in whatever is named, for a task that somebody else cancels."""
+
+    def __init__(self, *parts: str) -> None:
+        super().__init__()
+        self.parts = set(parts)
+
+    async def _meet(self, part: str) -> None:
+        if part in self.parts:
+            task = asyncio.create_task(asyncio.Event().wait())
+            asyncio.get_running_loop().call_soon(task.cancel)
+            await task
+
+    def election(self, table: TableName) -> MemoryElection:
+        election = super().election(table)
+        heartbeat = election.heartbeat
+
+        async def cancelled(term: int) -> bool:
+            await self._meet("heartbeat")
+            return await heartbeat(term)
+
+        election.heartbeat = cancelled  # type: ignore[method-assign]
+        return election
+
+    async def attend(self) -> None:
+        await self._meet("attend")
+
+    async def tick(self, table: TableName) -> Tick:
+        if table == TABLE:
+            await self._meet("tick")
+        return await super().tick(table)
+
+    async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
+        if table == TABLE:
+            await self._meet("publish")
+        return await super().publish(table, leases, delete=delete)
+
+
+def relay_on(
+    store: Cancelled, deliver: Callable[[DispatchedMessage], Awaitable[None]], *, alone: bool = True
+) -> Relay:
+    return Relay(
+        store.connect,
+        tables=[TABLE, OTHER],
+        dispatcher=deliver,
+        single_active=alone,
+        takeover=5.0,
+        **QUICK | {"dispatch_timeout": 5.0},
+    )
+
+
+@pytest.mark.parametrize("part", ["tick", "heartbeat", "attend", "publish"])
+async def test_one_in_the_background_is_told_with_a_critical_record_and_leaves_nothing_leased(
+    part: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of every table: the one whose outcomes could not be written keeps at most what it was just writing."""
+    store, inside, go_on = Cancelled(), 0, asyncio.Event()
+
+    async def deliver(message: DispatchedMessage) -> None:
+        nonlocal inside
+        inside += 1
+        if part != "publish" or message.meta.table != str(TABLE):
+            await go_on.wait()
+
+    relay = relay_on(store, deliver, alone=part != "attend")
+    async with asyncio.timeout(SECONDS):
+        await relay.start()
+        if part != "publish":
+            await put(store, Message("a.b.v1", 1))
+        await put(store, Message("a.b.v1", 1), table=OTHER)
+        await until(lambda: inside == (1 if part == "publish" else 2))
+        store.parts.add(part)
+        if part == "publish":
+            await put(store, Message("a.b.v1", 1))
+        with pytest.raises(RelayFailed) as raised:
+            await relay.wait()
+    assert isinstance(raised.value.__cause__, RelayFailed)
+    assert str(raised.value.__cause__).startswith(TOLD)
+    assert relay.state == "stopped"
+    (record,) = [record for record in caplog.records if record.levelno == logging.CRITICAL]
+    assert record.message == (
+        "the relay ended with RelayFailed; nothing is delivered until it is started again"
+    )
+    leased = {
+        table: sum(row.lock_token is not None for row in rows(store, table=table)) for table in (TABLE, OTHER)
+    }
+    assert leased == {TABLE: int(part == "publish"), OTHER: 0}
+
+
+@pytest.mark.parametrize("part", ["tick", "publish"])
+@pytest.mark.parametrize(
+    "form",
+    [Relay.drain, Relay.run_once, lambda relay: relay.run(signals=False)],
+    ids=["drain", "run_once", "run"],
+)
+async def test_one_in_the_foreground_raises(form: Callable[[Relay], Awaitable[object]], part: str) -> None:
+    store = Cancelled(part)
+    await put(store, Message("a.b.v1", 1))
+    relay = relay_on(store, ignore)
+    async with asyncio.timeout(SECONDS):
+        with pytest.raises(RelayFailed, match=f"^{TOLD}"):
+            await form(relay)
+    assert relay.state == "stopped"
+    assert [row.published_at for row in rows(store)] == [None]
+
+
+@pytest.mark.parametrize("form", [Relay.drain, lambda relay: relay.run(signals=False)], ids=["drain", "run"])
+async def test_a_part_beside_the_claims_is_told_of_too(
+    form: Callable[[Relay], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cut_off(lane: Lane) -> None:
+        raise asyncio.CancelledError("from elsewhere")
+
+    monkeypatch.setattr(Lane, "admit", cut_off)
+    relay = relay_on(Cancelled(), ignore)
+    async with asyncio.timeout(SECONDS):
+        with pytest.raises(RelayFailed, match=f"^{TOLD}"):
+            await form(relay)
+    assert relay.state == "stopped"
+
+
+async def test_a_cancellation_of_the_relay_itself_is_still_one(caplog: pytest.LogCaptureFixture) -> None:
+    store = Cancelled()
+    running = asyncio.create_task(relay_on(store, ignore).run(signals=False))
+    await put(store, Message("a.b.v1", 1))
+    await until(lambda: all(row.published_at is not None for row in rows(store)))
+    running.cancel()
+    async with asyncio.timeout(SECONDS):
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
