@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import timedelta
-from uuid import UUID
 
 import pytest
 
 from outbox_core.dispatchers.router import Router
-from outbox_core.errors import BrokerUnavailable, ContentUnreadable, StorageTimeout
+from outbox_core.errors import BrokerUnavailable, StorageTimeout
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Dead, Failed, Reconnecting
 from outbox_core.relay import Relay, keys, reach, sweep
-from outbox_core.store import Claim, KeyId, Leased, Place
+from outbox_core.store import Claim, Leased, Place
 from outbox_core.stores.memory.store import MemoryStore
 from outbox_core.table import TableName
 from tests.integration.relay.bench import Heard, until
 from tests.unit.relaying import QUICK, TABLE, put, rows
+from tests.unit.unreadable_store import UnreadableStore
 
 pytestmark = pytest.mark.asyncio
 GOOD, AWAY = "good.b.v1", "away.b.v1"
@@ -137,33 +137,9 @@ async def test_what_appears_behind_is_found_while_a_destination_is_tried_again_a
         await until(lambda: arrived == 2, 15.0)
 
 
-class Unreadable(MemoryStore):
-    """One row cannot be read: a claim that takes it fails, as does reading it alone."""
-
-    culprit: UUID | None = None
-    error: type[ContentUnreadable | StorageTimeout] = ContentUnreadable
-
-    async def claim(self, table: TableName, claim: Claim) -> Leased:
-        return await self._checked(table, claim, await super().claim(table, claim))
-
-    async def follow(self, table: TableName, claim: Claim, keys: dict[KeyId, int]) -> Leased:  # type: ignore[override]
-        return await self._checked(table, claim, await super().follow(table, claim, keys))
-
-    async def read(self, table: TableName, row_id: UUID) -> None:
-        if row_id == self.culprit:
-            raise self.error("cannot be read")
-        await super().read(table, row_id)
-
-    async def _checked(self, table: TableName, claim: Claim, leased: Leased) -> Leased:
-        if not claim.blind and any(row.id == self.culprit for row in leased.rows()):
-            await self.undo(table, claim, {})
-            raise self.error("cannot be read")
-        return leased
-
-
 @pytest.mark.parametrize("key", [None, "k"])
 async def test_a_row_that_cannot_be_read_is_dead_and_the_others_go_on(key: str | None) -> None:
-    store, heard, got = Unreadable(), Heard(), list[int]()
+    store, heard, got = UnreadableStore(), Heard(), list[int]()
 
     async def dispatch(message: DispatchedMessage) -> None:
         got.append(int(message.payload))
@@ -185,7 +161,7 @@ async def test_a_row_that_cannot_be_read_in_time_is_put_off_and_the_others_go_on
 ) -> None:
     """An old one is passed by claims that go on to what is new: only sweeps come upon it."""
     monkeypatch.setattr(sweep, "MAX_SWEEP_SECONDS", 0.3)
-    store, heard, got = Unreadable(), Heard(), list[int]()
+    store, heard, got = UnreadableStore(), Heard(), list[int]()
     store.error = StorageTimeout
 
     async def dispatch(message: DispatchedMessage) -> None:
@@ -206,9 +182,9 @@ async def test_a_row_that_cannot_be_read_in_time_is_put_off_and_the_others_go_on
 
 
 async def test_another_row_that_is_found_in_its_place_is_not_blamed() -> None:
-    store, heard, got = Unreadable(), Heard(), list[int]()
+    store, heard, got = UnreadableStore(), Heard(), list[int]()
 
-    class Shifting(Unreadable):
+    class Shifting(UnreadableStore):
         async def claim(self, table: TableName, claim: Claim) -> Leased:
             if claim.blind:
                 self.culprit = None  # somebody has mended it meanwhile

@@ -1,0 +1,34 @@
+"""A store with one row that cannot be read."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from outbox_core.errors import ContentUnreadable, StorageTimeout
+from outbox_core.store import Claim, KeyId, Leased
+from outbox_core.stores.memory.store import MemoryStore
+from outbox_core.table import TableName
+
+
+class UnreadableStore(MemoryStore):
+    """A claim that takes the row fails, as does reading it alone."""
+
+    culprit: UUID | None = None
+    error: type[ContentUnreadable | StorageTimeout] = ContentUnreadable
+
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
+        return await self._checked(table, claim, await super().claim(table, claim))
+
+    async def follow(self, table: TableName, claim: Claim, keys: dict[KeyId, int]) -> Leased:  # type: ignore[override]
+        return await self._checked(table, claim, await super().follow(table, claim, keys))
+
+    async def read(self, table: TableName, row_id: UUID) -> None:
+        if row_id == self.culprit:
+            raise self.error("cannot be read")
+        await super().read(table, row_id)
+
+    async def _checked(self, table: TableName, claim: Claim, leased: Leased) -> Leased:
+        if not claim.blind and any(row.id == self.culprit for row in leased.rows()):
+            await self.undo(table, claim, {})
+            raise self.error("cannot be read")
+        return leased
