@@ -122,3 +122,62 @@ def test_what_came_back_while_a_claim_was_under_way_is_read_again() -> None:
     position.sent()
     position.read((at(10.1), 77))
     assert position.place == (at(10.1), 77)
+
+
+def test_what_cannot_be_read_in_time_is_skipped_and_not_what_came_meanwhile() -> None:
+    position = looked((10, set()), (10.25, set()))
+    position.rewind()
+    for seconds in (20, 30):  # nothing is read in between
+        position.looked(Tick(at(seconds), frozenset(), frozenset()))
+    assert position.is_behind
+    position.skip()
+    assert position.place == (at(9.5), 0)
+    assert not position.is_behind
+
+
+def test_what_came_meanwhile_is_skipped_if_it_cannot_be_read_either() -> None:
+    position = looked((10, set()), (10.25, set()))
+    for seconds in (20, 30):
+        position.looked(Tick(at(seconds), frozenset(), frozenset()))
+    assert not position.is_behind
+    position.skip()
+    assert position.place == (at(19.5), 0)
+
+
+def test_at_the_start_nothing_is_skipped_that_came_after_the_first_look() -> None:
+    position = Position()
+    position.looked(Tick(at(10), frozenset(), frozenset()))
+    position.skip()
+    assert position.place == BEGINNING, "nothing is known yet"
+    for seconds in (20, 30):
+        position.looked(Tick(at(seconds), frozenset(), frozenset()))
+    position.skip()
+    assert position.place == (at(9.5), 0)
+
+
+def test_nothing_is_skipped_before_which_a_row_may_still_appear() -> None:
+    position = looked((10, set()), (10.25, set()))
+    position.sent()
+    position.read((at(10.1), 77))
+    position.rewind()
+    position.skip()
+    assert position.place == (at(9.5), 0)
+    position.skip()
+    assert position.place == (at(9.5), 0)
+
+
+def test_a_skip_takes_nothing_back() -> None:
+    position = looked((10, set()), (10.25, set()))
+    position.sent()
+    position.read((at(10.1), 77))
+    assert not position.is_behind
+    position.skip()
+    assert position.place == (at(10.1), 77)
+
+
+def test_after_a_clock_was_set_back_nothing_is_skipped() -> None:
+    position = looked((10, set()), (20, set()), (30, set()))
+    position.looked(Tick(at(25), frozenset(), frozenset()))
+    assert not position.is_behind
+    position.skip()
+    assert position.place == BEGINNING
