@@ -105,7 +105,7 @@ class Admission:
             self._wakeups.expect(self._keys.next_wake())
 
     async def _until_alone(self, batch: Batch) -> None:
-        while self._hand.rows > batch.leased.count and (left := batch.expires - clock.now()) > 0:
+        while self._hand.busy > batch.leased.count and (left := batch.expires - clock.now()) > 0:
             await self._hand.wait_for_change(left)
 
     def _release_unordered(self, rows: Sequence[Row], reason: str) -> None:

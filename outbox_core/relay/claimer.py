@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -150,6 +150,8 @@ class Claimer:
         if not self._halted:  # whoever may not claim just now still has to give back what it may have leased
             await self.unknown.undo()
         if not self._can_claim:
+            if self._term() is None:
+                self._led = None  # the next term may have the same number, of a server that took over
             return False
         term = self._term()
         if self._settings.single_active and term != self._led:
@@ -160,13 +162,13 @@ class Claimer:
             await self._hand.wait_for_change(1.0)
             return True
         await self._look()
-        await self._reviews.hold(lambda keys: self._claim(BEGINNING, keys=keys))
+        await self._reviews.hold(lambda keys: self._claim(BEGINNING, floors=self.floors.of(keys)))
         if self._leasing.unreadable.suspected and not self._halted:
             return await self._read_blindly()  # before its key is followed again, which would fail again
         followed = not self._halted and await self._follow()
         if self._halted:
             return followed
-        if self._leasing.cautious and self._hand.rows:
+        if self._leasing.cautious and self._hand.busy:
             return True
         return await self._read() or followed
 
@@ -203,6 +205,8 @@ class Claimer:
             batch = await self._leasing.lease(self._claim(since, until, reach.limit), {})
         except StorageError as error:
             reach.failed(error)
+            self._reach.learn(reach)
+            self._sweeps.reach.learn(reach)
             timed_out = isinstance(error, StorageTimeout)
             if reach.too_far and sweep is not None:
                 sweep.pause()
@@ -237,7 +241,7 @@ class Claimer:
             return False
         began = clock.now()
         try:
-            claim = self._claim(BEGINNING, limit=reach.limit, keys=keys)
+            claim = self._claim(BEGINNING, limit=reach.limit, floors=self.floors.for_following(keys))
             batch = await self._leasing.lease(claim, keys)
         except StorageError as error:
             reach.failed(error)
@@ -252,7 +256,9 @@ class Claimer:
         else:
             self._admission.admit_soon(batch)
 
-    def _claim(self, since: Place, until: Place = END, limit: int = 1, keys: Collection[KeyId] = ()) -> Claim:
+    def _claim(
+        self, since: Place, until: Place = END, limit: int = 1, floors: Mapping[KeyId, int] | None = None
+    ) -> Claim:
         settings = self._settings
         return Claim(
             token=uuid7(),
@@ -267,7 +273,7 @@ class Claimer:
             in_hand=self._hand.tokens if settings.single_active else (),
             apart=self._hand.apart if settings.single_active else (),
             dead_too=settings.on_dead == "block",
-            floors=self.floors.of(keys),
+            floors=floors or {},
             look=not self.floors.looks_apart,
         )
 

@@ -52,9 +52,11 @@ class Completer:
         resolved: Callable[[Sequence[Row]], None],
         released: Callable[[Sequence[Row]], None],
         returning: Callable[[Sequence[Row]], None],
+        set_aside: Callable[[int], None],
     ) -> None:
         """``returning`` is told of rows at once, before anything is written, that are to leave the hand unresolved, or
-        may; ``released`` of those that were given back, and ``resolved`` of all that are in hand no longer."""
+        may; ``released`` of those that were given back, ``resolved`` of all that are in hand no longer, and
+        ``set_aside`` of how many wait for somebody else's lock."""
         self._table = table
         self._store = store
         self._delete = delete
@@ -64,6 +66,7 @@ class Completer:
         self._resolved = resolved
         self._released = released
         self._returning = returning
+        self._set_aside = set_aside
         self._batch = Outcomes()
         self._aside = Outcomes()
         """Rows that somebody else keeps locked: the others do not wait for them."""
@@ -140,8 +143,18 @@ class Completer:
 
     async def _set_locked_aside(self, batch: Outcomes) -> bool:
         """Whether there were any that kept the others."""
-        locked = await self._locked(batch)
-        self._aside.add(batch.take(locked))
+        locked = batch.take(await self._locked(batch))
+        if locked:
+            _logger.warning(
+                "%s: somebody keeps %d message(s) locked; their outcomes are recorded when they are free again"
+                " (the first: topic %s, event %s)",
+                self._table,
+                len(locked),
+                locked.rows[0].message.meta.topic,
+                locked.rows[0].message.meta.event_id,
+            )
+            self._aside.add(locked)
+            self._set_aside(len(self._aside))
         return bool(locked)
 
     async def _free_again(self) -> Outcomes:
@@ -149,7 +162,9 @@ class Completer:
         if not self._aside:
             return self._aside
         locked = await self._locked(self._aside)
-        return self._aside.take({row.id for row in self._aside.rows} - locked)
+        free = self._aside.take({row.id for row in self._aside.rows} - locked)
+        self._set_aside(len(self._aside))
+        return free
 
     async def _locked(self, batch: Outcomes) -> set[UUID]:
         try:

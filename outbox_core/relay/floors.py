@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from outbox_core.relay import clock
+from outbox_core.relay.wakeups import MAX_SWEEP_SECONDS
 
 if TYPE_CHECKING:
     from outbox_core.store import KeyId, Predecessor, Row, Tick
@@ -35,6 +36,7 @@ class Floors:
 
     def __init__(self) -> None:
         self._floors: dict[KeyId, int] = {}
+        self._next_from_first: dict[KeyId, float] = {}
         self._lowered: set[KeyId] = set()
         """Keys of which a message went back since the claim under way was sent."""
         self._drawn = 0
@@ -65,6 +67,18 @@ class Floors:
             return {}
         return {key_id: floors[key_id] for key_id in keys if key_id in floors}
 
+    def for_following(self, keys: Collection[KeyId]) -> dict[KeyId, int]:
+        """The same for a follow, which takes rows from there on. Replayed ones may lie below: now and then each key is
+        followed from its first message on."""
+        now = clock.now()
+        floors = self.of(keys)
+        for key_id in [key_id for key_id in floors if now >= self._next_from_first.get(key_id, 0.0)]:
+            del floors[key_id]
+            self._next_from_first[key_id] = now + MAX_SWEEP_SECONDS
+        if len(self._next_from_first) > _MOST_KEYS:
+            self._next_from_first.clear()
+        return floors
+
     def sent(self) -> None:
         """A claim is sent."""
         self._lowered.clear()
@@ -88,6 +102,7 @@ class Floors:
         if look_seconds < max(claim_seconds, _LEAST_DEAR):
             self._next_trial, self._dear_trials = now + _TRIAL_SECONDS, 0
             self._floors.clear()
+            self._next_from_first.clear()
             return
         self._dear_trials += 1
         if self._dear_trials >= _TRIALS or self._floors:

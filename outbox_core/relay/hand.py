@@ -18,6 +18,7 @@ class Hand:
     def __init__(self, max_bytes: int) -> None:
         self.rows = 0
         self.bytes = 0
+        self._aside = 0
         self._leases: dict[UUID, int] = {}
         self._set_apart: set[UUID] = set()
         self._max_bytes = max_bytes
@@ -32,6 +33,16 @@ class Hand:
     def apart(self) -> list[UUID]:
         """Rows of these claims that are not in the order of their keys."""
         return list(self._set_apart)
+
+    @property
+    def busy(self) -> int:
+        """Rows that are on their way; those whose outcome waits for somebody else's lock are not."""
+        return self.rows - self._aside
+
+    def set_aside(self, rows: int) -> None:
+        """The outcomes of so many rows wait for somebody else's lock now."""
+        self._aside = rows
+        self._changed.set()
 
     def set_apart(self, rows: Iterable[Row]) -> None:
         """These rows go back and were never in the order of their keys: until that is on record, they may be before
@@ -68,8 +79,8 @@ class Hand:
                 del self._leases[token]
 
     def has_room(self, max_rows: int, *, shares: int = 1) -> bool:
-        """Whether there are no more rows than these in it, and less than so many times the bytes that it may have."""
-        return self.rows <= max_rows and self.bytes < shares * self._max_bytes
+        """Whether there are no more rows than these at work, and less than so many times the bytes that it may have."""
+        return self.busy <= max_rows and self.bytes < shares * self._max_bytes
 
     async def wait_for_change(self, at_most: float) -> bool:
         """Wait until a row left the hand; false when none did in so many seconds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -76,6 +77,7 @@ class Lane:
             resolved=self._resolved,
             released=self._released,
             returning=lambda rows: self.claimer.floors.lower(rows),
+            set_aside=self.hand.set_aside,
         )
         self._settlement = Settlement(
             table, settings, backoff, self._completer, self._keys, observe, self.deliver
@@ -216,7 +218,9 @@ class Lane:
                 topic = meta.topic
                 try:
                     outlet = self._outlet(self._leaves.of(topic))
-                except Exception as error:  # a router that cannot route one message has failed that one
+                except (Exception, asyncio.CancelledError) as error:
+                    # A router that cannot route one message has failed that one. Nothing is waited for here, so that a
+                    # cancellation is not this task's, either.
                     outlet = None
                     self._settlement.unroutable(row, error)
                     continue

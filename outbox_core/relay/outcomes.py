@@ -46,6 +46,8 @@ class Outcomes:
         self.published, taken.published = _parted(self.published, lambda row: row.id in ids)
         self.failed, taken.failed = _parted(self.failed, lambda verdict: verdict.row.id in ids)
         self.released, taken.released = _parted(self.released, lambda row: row.id in ids)
+        if not self.released:
+            self.reasons = set()
         return taken
 
     def spell_out(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from outbox_core.errors import ContentUnreadable, StorageError, StorageTimeout
+from outbox_core.relay import clock
 from outbox_core.store import END, Place
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ _NEARER: Final = 4
 _FIRST_SPAN: Final = 100_000
 _LEAST_SPAN: Final = 2_000
 _MOST_SPAN: Final = 4_000_000
+_REMEMBERED_SECONDS: Final = 60.0
 _MOST_TIMEOUTS: Final = 2
 _QUICK: Final = 1 / 20
 """Of the time that a statement has: a claim that took less may look further."""
@@ -37,6 +39,7 @@ class Reach:
         self.span: int | None = None
         """Due rows that a claim may come past, whoever has them and wherever they go; None: all there are."""
         self._timeouts = 0
+        self._remembered_until = 0.0
 
     @property
     def too_far(self) -> bool:
@@ -56,7 +59,9 @@ class Reach:
         self._timeouts = 0
         self.limit = self._next_limit(batch)
         if self.span is not None and seconds < self._quick_seconds:
-            self.span = None if self.span >= _MOST_SPAN else self.span * 2
+            # Of claims that read on most are quick, whatever lies behind: that it is much is not forgotten so soon.
+            over = self.span >= _MOST_SPAN and clock.now() >= self._remembered_until
+            self.span = None if over else min(self.span * 2, _MOST_SPAN)
 
     def failed(self, error: StorageError) -> None:
         """A claim did not come to its end: it may have been too much that was asked for."""
@@ -64,8 +69,14 @@ class Reach:
             self.limit = 1
         elif isinstance(error, StorageTimeout):
             self._timeouts += 1
+            self._remembered_until = clock.now() + _REMEMBERED_SECONDS
             self.limit = max(1, self.limit // _FEWER)
             self.span = _FIRST_SPAN if self.span is None else max(_LEAST_SPAN, self.span // _NEARER)
+
+    def learn(self, other: Reach) -> None:
+        """What another has found to be too far is too far."""
+        if self.span is None:
+            self.span, self._remembered_until = other.span, other._remembered_until
 
     def _next_limit(self, batch: Batch) -> int:
         count, size = batch.leased.count, batch.leased.bytes

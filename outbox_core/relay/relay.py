@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from types import TracebackType
@@ -248,6 +249,12 @@ def _callables(observers: Sequence[Observer]) -> Sequence[Observer]:
         raise ConfigError(
             "observers must be a sequence of callables that take an event; write observers=[observer]"
         )
+    for observer in observers:
+        if inspect.iscoroutinefunction(observer) or inspect.iscoroutinefunction(type(observer).__call__):
+            raise ConfigError(
+                f"observer {getattr(observer, '__qualname__', type(observer).__qualname__)} is asynchronous, and nobody"
+                " would wait for it: observers are plain functions; put what takes time into a queue of yours"
+            )
     return observers
 
 

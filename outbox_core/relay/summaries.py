@@ -15,7 +15,7 @@ _SECRETS: Final = (
         re.compile(
             r"(?i)(pass(?:word|wd|phrase|code)?|pwd|secret|token|(?:api|access|private|account|shared\w{0,20})[_-]?key"
             r"|\bsig(?:nature)?|sasl_\w{1,40}|authorization|credentials?)([\"']?\s{0,4}[=:]\s{0,4})"
-            r"(?:(?:bearer|basic)\s+)?(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\S+)"
+            r"(?:(?:bearer|basic)\s+)?(?:b?'(?:[^'\\]|\\.)*(?:'|\\?$)|b?\"(?:[^\"\\]|\\.)*(?:\"|\\?$)|\S+)"
         ),
         r"\1\2***",
     ),
@@ -26,6 +26,7 @@ _SCANNED_PER_BYTE: Final = 8
 """Of a long text so many times what may be kept is looked at."""
 _LONGEST_WORD: Final = 1024
 _WORDS: Final = re.compile(r"(\s+)")
+_SIGNS: Final = re.compile(r"[:=]")
 _SEARCHED: Final = 200_000_000
 """Characters of payload times characters of text: the larger the payload, the less is kept of the text beside it."""
 _SHORTEST: Final = 200
@@ -83,11 +84,11 @@ def _beginning(text: str, characters: int) -> str:
     """A long text up to the end of a word, so that no secret is cut in two and then not known for one."""
     if len(text) <= characters:
         return text
-    whole, space, rest = text[:characters].rpartition(" ")
-    if len(rest) < _LONGEST_WORD:
-        return whole
-    rest, scheme, _ = rest.partition("://")
-    return f"{whole}{space}{rest}{scheme}{'***' if scheme else ''}"
+    *whole, rest = _WORDS.split(text[:characters])
+    if len(rest) >= _LONGEST_WORD:
+        # Of one that long no more is kept than cannot be part of a secret.
+        whole += [_SIGNS.split(rest, maxsplit=1)[0], "***"]
+    return "".join(whole)
 
 
 def _without_payload(text: str, content: str) -> str:

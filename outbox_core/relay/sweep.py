@@ -26,22 +26,35 @@ class Sweeps:
         self._settings = settings
         self._usual = Sweep(Reach(settings))
         self._search: Sweep | None = None
+        self._last: Sweep | None = None
+        """Whose slice was the last."""
+        self._had_turn = False
 
     def begin_anew(self) -> None:
-        """From the beginning, at once."""
+        """From the beginning: at once, or when the one that is under way has come to its end."""
         self._usual.begin_anew()
+        self._had_turn = False
 
     def search(self) -> None:
         """Look for one row first, and then for more."""
         self._search = Sweep(Reach(self._settings))
         self._search.reach.limit = 1
-        self._search.reach.span = self._usual.reach.span
+        self._search.reach.learn(self._usual.reach)
+
+    @property
+    def reach(self) -> Reach:
+        """Of the usual one."""
+        return self._usual.reach
 
     def in_turn(self, now: float) -> Sweep | None:
-        """Whose slice is due; None when it is the turn of claims that read on."""
+        """Whose slice is due; None when it is the turn of claims that read on, as it is after every slice."""
         if self._search is not None and self._search.is_over:
             self._search = None
-        return next((sweep for sweep in self._all() if sweep.takes_turn(now)), None)
+        due = [] if self._had_turn else [sweep for sweep in self._all() if sweep.next <= now]
+        self._had_turn = bool(due)
+        if due:
+            self._last = min(due, key=lambda sweep: sweep is self._last)
+        return self._last if due else None
 
     def next_slice(self) -> float:
         """When a sweep that is under way goes on; infinity when none is."""
@@ -62,23 +75,21 @@ class Sweep:
         """Where the next slice begins."""
         self.is_over = False
         """Whether it has come to its end once."""
-        self._due = 0.0
-        self._had_turn = False
-
-    def takes_turn(self, now: float) -> bool:
-        """Whether a slice is due. Those of one sweep take turns with claims that read on."""
-        waits = self._had_turn and self.place != BEGINNING
-        self._had_turn = not waits and now >= self._due
-        return self._had_turn
+        self.next = 0.0
+        """When another slice is due."""
+        self._wanted_again = False
 
     def next_slice(self) -> float:
         """When a sweep that is under way goes on; infinity when none is."""
-        return inf if self.place == BEGINNING else self._due
+        return inf if self.place == BEGINNING else self.next
 
     def begin_anew(self) -> None:
-        """From the beginning, at once."""
-        self.place = BEGINNING
-        self._due = 0.0
+        """From the beginning. One that is under way goes on first: it would never come to its end where it is wanted
+        anew all the time."""
+        if self.place == BEGINNING:
+            self.next = 0.0
+        else:
+            self._wanted_again = True
 
     def read(self, last: Place | None, position: Place, began: float, *, of_use: bool) -> bool:
         """A slice read on to ``last``, or to the end; true when the sweep is over, having come to ``position``. The
@@ -86,13 +97,14 @@ class Sweep:
         if last is None or last >= position:
             self.is_over = True
             self.place = BEGINNING
-            self._due = after_sweep(began)
+            self.next = 0.0 if self._wanted_again else after_sweep(began)
+            self._wanted_again = False
             return True
         self.place = last
         now = clock.now()
-        self._due = now if of_use else now + _SLICE_COST * (now - began)
+        self.next = now if of_use else now + _SLICE_COST * (now - began)
         return False
 
     def pause(self) -> None:
         """Slices do not come to their end: others have their turn before it is tried again."""
-        self._due = clock.now() + MAX_SWEEP_SECONDS
+        self.next = clock.now() + MAX_SWEEP_SECONDS

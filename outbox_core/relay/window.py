@@ -18,13 +18,14 @@ async def dispatch_window(leaf: Leaf, rows: Sequence[Row], deadline: float) -> S
     dispatcher = cast("BatchDispatcher", leaf.dispatcher)
     try:
         outcomes = await dispatcher.dispatch_many([row.message for row in rows], deadline=deadline)
-        if len(outcomes) != len(rows):
+        checked = [_checked(leaf, outcome) for outcome in outcomes]
+        if len(checked) != len(rows):
             raise InvalidDispatcherReturn(leaf.name, outcomes)
-        return [_checked(leaf, outcome) for outcome in outcomes]
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # whatever a dispatcher raises is the messages' outcome
         return [error] * len(rows)
+    return checked
 
 
 def _checked(leaf: Leaf, outcome: object) -> Outcome:

@@ -186,6 +186,6 @@ class PostgresElection:
         if not self._sessions.pooled:
             return await self._control.fetch(query(statement, self._table), *parameters)
         try:
-            return await self._sessions.fetch(query(statement, self._table), *parameters)
+            return await self._sessions.fetch(query(statement, self._table), *parameters, patient=True)
         except asyncpg.PostgresError as error:
             raise StorageUnavailable(f"the database did not hold the election: {summary(error)}") from error

@@ -52,8 +52,8 @@ class _Message:
     __slots__ = DispatchedMessage.__slots__
 
 
-def leased(table: TableName, claim: Claim, records: list[Any]) -> Leased:
-    """What a claim leased; columns as in ``lease.sql``."""
+def leased(table: TableName, claim: Claim, records: list[Any], *, looked: bool) -> Leased:
+    """What a claim leased, and saw if it ``looked``; columns as in ``lease.sql``."""
     if not records:
         return Leased.of([], {})
     records.sort(key=_PLACE)
@@ -62,7 +62,7 @@ def leased(table: TableName, claim: Claim, records: list[Any]) -> Leased:
         bytes=sum(map(len, map(_PAYLOAD, records))),
         last=place_of(*_PLACE(records[-1])),
         recovered=any(map(_RECOVERED, records)),
-        hidden={} if claim.term is None or not claim.look else _hidden(records),
+        hidden=_hidden(records) if looked and claim.term is not None else {},
         rows=cache(lambda: _rows(table, claim.token, records)),
     )
 

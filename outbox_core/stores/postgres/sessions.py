@@ -87,6 +87,7 @@ class Sessions:
             "lock_timeout": milliseconds,
             "idle_in_transaction_session_timeout": milliseconds,
         }
+        self._hasty = {"lock_timeout": str(round(timeout * _LOCK_SHARE * 1000))}
         self._connect = connect_arguments(connect)
         if "application_name" in self._connect.get("server_settings", {}):
             raise ConfigError(
@@ -120,12 +121,14 @@ class Sessions:
         """Connect once, and see whether the session belongs to this client or to a transaction pooler."""
         await shielded(self._detect())
 
-    async def fetch(self, statement: str, *parameters: object) -> list[Record]:
+    async def fetch(self, statement: str, *parameters: object, patient: bool = False) -> list[Record]:
         """Run one statement in a transaction of its own.
 
-        Cancelling the caller does not break it off half-way: it ends by itself, within the timeout.
+        Cancelling the caller does not break it off half-way: it ends by itself, within the timeout. For somebody else's
+        lock it waits for a tenth of that; a ``patient`` one behind a pooler, where elections are held in this way, for
+        all of it.
         """
-        return await shielded(self._fetch(statement, parameters))
+        return await shielded(self._fetch(statement, parameters, patient))
 
     async def dedicated(self, **settings: str) -> Connection:
         """A session outside the pool, for what belongs to a session: locks and notifications. The caller ends it."""
@@ -164,23 +167,21 @@ class Sessions:
         finally:
             await close(connection)
 
-    async def _fetch(self, statement: str, parameters: Sequence[object]) -> list[Record]:
+    async def _fetch(self, statement: str, parameters: Sequence[object], patient: bool) -> list[Record]:
         with anyio.move_on_after(self._timeout) as waiting:
             await self._permits.acquire()
         if waiting.cancelled_caught:
             raise StorageTimeout(f"no database session was free within {self._timeout:g} s")
         try:
-            return await self._run(statement, parameters)
+            return await self._run(statement, parameters, patient)
         finally:
             self._permits.release()
 
-    async def _run(self, statement: str, parameters: Sequence[object]) -> list[Record]:
-        connection = self._take() or await self._open(
-            lock_timeout=str(round(self._timeout * _LOCK_SHARE * 1000))
-        )
+    async def _run(self, statement: str, parameters: Sequence[object], patient: bool) -> list[Record]:
+        connection = self._take() or await self._open(**self._hasty)
         sound = False
         try:
-            rows = await self._execute(connection, statement, parameters)
+            rows = await self._execute(connection, statement, parameters, patient)
             sound = True
         except asyncpg.PostgresError as error:
             sound = is_sound_after(error)
@@ -201,15 +202,14 @@ class Sessions:
         return rows
 
     async def _execute(
-        self, connection: Connection, statement: str, parameters: Sequence[object]
+        self, connection: Connection, statement: str, parameters: Sequence[object], patient: bool
     ) -> list[Record]:
         if not self.pooled:
             return await connection.fetch(statement, *parameters, timeout=self._timeout)
         async with connection.transaction(isolation="read_committed"):
             # A process that freezes here must not keep its row locks: nobody else can end a pooler's session.
-            await connection.execute(
-                _set_all("SET LOCAL", self._planner | self._bounds), timeout=self._timeout
-            )
+            bounds = self._bounds if patient else self._bounds | self._hasty
+            await connection.execute(_set_all("SET LOCAL", self._planner | bounds), timeout=self._timeout)
             return await connection.fetch(statement, *parameters, timeout=self._timeout)
 
     def _end_idle(self) -> None:

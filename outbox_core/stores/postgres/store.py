@@ -128,7 +128,7 @@ class PostgresStore:
             *claim.until,
             claim.look,
         )
-        return leased(table, claim, found)
+        return leased(table, claim, found, looked=claim.look)
 
     async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
         tenants, names = _columns(list(keys), 2)
@@ -136,7 +136,7 @@ class PostgresStore:
             table, "follow", "claim", *_terms(claim),
             tenants, names, list(keys.values()), claim.blind, _floors(claim, keys),
         )  # fmt: skip
-        return leased(table, claim, found)
+        return leased(table, claim, found, looked=True)
 
     async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
         if keys:

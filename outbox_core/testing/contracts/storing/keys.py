@@ -120,6 +120,15 @@ class KeyContract:
             leased = await scene.store.claim(scene.table, scene.terms(look=False))
             equal((leased.count, len(leased.hidden)), (1, 0), "rows, and what hides")
 
+    async def test_who_follows_a_key_looks_in_any_case(self, database: Database) -> None:
+        async with at_work(database) as scene:
+            early, late = await scene.write(Message(TOPIC, 1, key="a"), Message(TOPIC, 2, key="a"))
+            await scene.store.fail(scene.table, [failure(await scene.claim_one(limit=1), dead=True)])
+            claim = scene.terms(dead_too=True, look=False)
+            leased = await scene.store.follow(scene.table, claim, {key_id("a"): 2})
+            equal([row.message.meta.sequence for row in leased.rows()], [late], "rows")
+            equal(leased.hidden, {key_id("a"): Predecessor(early, None)}, "what hides")
+
     async def test_who_looks_begins_after_the_floor_of_a_key(self, database: Database) -> None:
         waiting = [Message(TOPIC, n, key="a", delay=timedelta(seconds=20)) for n in range(2)]
         async with at_work(database) as scene:

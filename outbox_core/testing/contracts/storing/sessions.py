@@ -51,7 +51,9 @@ class SessionContract:
             expect(bool(one.writers - before.writers), "a transaction that wrote is not among the writers")
             expect(bool(both.writers - one.writers), "nor is the one after it")
             expect(one.writers <= both.writers, "one that is still open is not seen any more")
-            equal(after.writers & (both.writers - before.writers), frozenset[str](), "writers that have ended")
+            equal(
+                after.writers & (both.writers - before.writers), frozenset[str](), "writers that have ended"
+            )
 
     async def test_a_stamp_is_not_older_than_the_look_before_it(self, database: Database) -> None:
         """A relay reads on from before its last looks: a row must not appear behind the look that preceded it."""
