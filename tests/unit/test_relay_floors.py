@@ -167,3 +167,16 @@ def test_keys_are_not_remembered_without_end() -> None:
     floors.verified({(NIL, "1"): 8}, {})
     floors.verified({(NIL, "new"): 7}, {})
     assert floors.of([(NIL, "0"), (NIL, "1"), (NIL, "2"), (NIL, "new")]) == {(NIL, "1"): 8, (NIL, "new"): 7}
+
+
+def test_a_key_is_followed_from_its_first_message_on_now_and_then(watch: Watch) -> None:
+    """What is replayed lies below the floor, and claims pass over keys that are held."""
+    floors = dear()
+    floors.verified({K: 7, OTHER: 8}, {})
+    assert floors.for_following([K]) == {}
+    assert floors.for_following([K, OTHER]) == {K: 7}
+    watch.now += 14.0
+    assert floors.for_following([K, OTHER]) == {K: 7, OTHER: 8}
+    watch.now += 2.0
+    assert floors.for_following([K]) == {}
+    assert floors.for_following([K]) == {K: 7}

@@ -47,6 +47,14 @@ def test_a_dispatch_that_may_start_ends_within_its_lease(
     assert latest <= settings.lock_ttl - MARGIN + 1e-6
 
 
+async def _nowhere(message: object) -> None:
+    raise AssertionError(message)
+
+
+class _Later:
+    async def __call__(self, event: object) -> None: ...
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -127,6 +135,20 @@ def test_takeovers_that_can_work_are_taken(settings: dict[str, Any]) -> None:
         ({"cleaner": False}, "cleaner must be CleanerSettings or None, got False"),
         ({"cleaner": CleanerSettings}, f"cleaner must be CleanerSettings or None, got {CleanerSettings!r}"),
         ({"monitor": "15 s"}, "monitor must be MonitorSettings or None, got '15 s'"),
+        (
+            {"observers": [_nowhere]},
+            (
+                "observer _nowhere is asynchronous, and nobody would wait for it: observers are plain functions; put what"
+                " takes time into a queue of yours"
+            ),
+        ),
+        (
+            {"observers": [_Later()]},
+            (
+                "observer _Later is asynchronous, and nobody would wait for it: observers are plain functions; put what"
+                " takes time into a queue of yours"
+            ),
+        ),
     ],
 )
 def test_arguments_of_the_wrong_kind_are_refused_when_the_relay_is_made(
@@ -135,10 +157,6 @@ def test_arguments_of_the_wrong_kind_are_refused_when_the_relay_is_made(
     with pytest.raises(ConfigError) as refused:
         Relay(MemoryStore, table="orders_outbox", dispatcher=_nowhere, **arguments)
     assert str(refused.value) == message
-
-
-async def _nowhere(message: object) -> None:
-    raise AssertionError(message)
 
 
 def test_an_unknown_setting_is_named_beside_the_known_ones() -> None:

@@ -69,6 +69,7 @@ def test_no_character_is_split(character: str, max_bytes: int) -> None:
         "signature=hunter2secret",
         "passcode=hunter2secret",
         "{'password': b'hunter2secret'}",
+        "{'password': b'it is hunter2secret here'}",
         "password = hunter2secret",
         "--password hunter2secret",
         "-token hunter2secret",
@@ -94,6 +95,8 @@ def test_secrets_are_left_out(text: str) -> None:
         "cannot connect to amqp://:{}@rabbit:5672/",
         "password={} host=db",
         "client_secret: '{}'",
+        "client_secret: 'two words {}'",
+        "nats: no servers: user:{}@host:4222",
         "Authorization: Bearer {} was refused",
         "sent Basic {} to the broker",
         "--password {} was given",
@@ -119,6 +122,7 @@ def test_one_without_a_scheme_may_be_long_too() -> None:
         ("password={}", " "),
         ("password={}", "\n"),
         ("user:{}@host:4222", " "),
+        ("user:{}@host:4222", "\n"),
     ],
 )
 @pytest.mark.parametrize("kept", range(1, 32, 6))

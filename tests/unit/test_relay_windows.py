@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from outbox_core.errors import InvalidDispatcherReturn
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
@@ -35,6 +36,13 @@ class Breaking(Sized):
         raise LookupError("lost")
 
 
+class Longer(Sized):
+    """Has more outcomes than its length says."""
+
+    def __iter__(self) -> Iterator[None]:
+        return iter([None] * (len(self) + 1))
+
+
 class Windows:
     def __init__(self, answer: Callable[[Sequence[DispatchedMessage]], object]) -> None:
         self._answer = answer
@@ -46,8 +54,15 @@ class Windows:
         return self._answer(messages)
 
 
-@pytest.mark.parametrize(("answer", "error"), [(Sized, "TYPEERROR"), (Breaking, "LOOKUPERROR")])
-async def test_an_answer_that_cannot_be_iterated_is_the_messages_failure(
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (Sized, "UNKNOWN.TYPEERROR"),
+        (Breaking, "UNKNOWN.LOOKUPERROR"),
+        (Longer, InvalidDispatcherReturn.code),
+    ],
+)
+async def test_an_answer_that_is_not_an_outcome_for_each_is_the_messages_failure(
     answer: Callable[[Sequence[DispatchedMessage]], object], error: str
 ) -> None:
     store = MemoryStore()
@@ -57,4 +72,4 @@ async def test_an_answer_that_cannot_be_iterated_is_the_messages_failure(
     ) as relay:
         await until(lambda: all(row.dead_at is not None for row in rows(store)), 5.0)
         assert relay.state == "running"
-    assert all((row.last_error or "").startswith(f"UNKNOWN.{error} ") for row in rows(store))
+    assert all((row.last_error or "").startswith(f"{error} ") for row in rows(store))

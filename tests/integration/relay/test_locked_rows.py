@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -102,6 +103,54 @@ async def test_a_stop_gives_back_the_others_of_a_locked_row(bench: Bench) -> Non
         assert time.monotonic() - began < 3.0
         rows = await bench.rows()
     assert [row["state"] for row in rows] == ["pending"] * (MESSAGES - 1) + ["in_flight"]
+
+
+async def test_one_that_may_crash_its_relay_does_not_wait_for_a_locked_row(bench: Bench) -> None:
+    """It is dispatched when nothing else is on its way; what somebody keeps locked is not on its way any more."""
+    gate = Counted()
+    async with bench.relay(gate, dispatch_timeout=5.0, lock_ttl=30.0):
+        await bench.enqueue("first")
+        await until(lambda: gate.inside == 1)
+        async with held(bench, row_of("min")):
+            gate.opened.set()
+            await bench.enqueue("second")
+            await become(bench, 3.0, in_flight=1, published=1)
+            await bench.enqueue("suspect", delay=timedelta(seconds=60))
+            await bench.connection.execute(
+                f"UPDATE {TABLE} SET attempts = 2, available_at = now(), lock_token = gen_random_uuid(),"  # noqa: S608
+                f" locked_at = now() - interval '1 hour' WHERE sequence = (SELECT max(sequence) FROM {TABLE})"
+            )
+            await until(lambda: gate.calls[b'"suspect"'] == 1, 5.0)
+            await bench.enqueue("ordinary")
+            await become(bench, 5.0, in_flight=1, published=3)
+        await become(bench, 5.0, published=4)
+    assert set(gate.calls.values()) == {1}
+
+
+async def test_nobody_overtakes_a_first_message_that_somebody_keeps_locked(bench: Bench) -> None:
+    arrived: list[object] = []
+
+    async def dispatch(message: DispatchedMessage) -> None:
+        arrived.append(message.json())
+        if arrived == ["first"]:
+            raise ValueError("not yet")
+
+    async def is_due() -> bool:
+        return await bench.connection.fetchval(
+            f"SELECT available_at < now() FROM {TABLE} ORDER BY sequence LIMIT 1"
+        )
+
+    async with bench.relay(dispatch, backoff_base=1.5, backoff_cap=1.5):
+        await bench.enqueue("first", "second", "third", key="k")
+        await until(lambda: arrived == ["first"])
+        await become(bench, 3.0, pending=3)
+        async with held(bench, row_of("min")):
+            await until(is_due)
+            for number in range(3):
+                await bench.enqueue(number)
+                await until(lambda n=number: arrived[-1] == n)
+        await until(lambda: len(arrived) == 7)
+    assert [one for one in arrived if isinstance(one, str)] == ["first", "first", "second", "third"]
 
 
 async def test_the_store_tells_which_rows_somebody_keeps_locked(bench: Bench) -> None:
