@@ -208,7 +208,7 @@ class Store(Protocol):
 
     async def claim(self, table: TableName, claim: Claim) -> Leased:
         """Lease due rows in the order of their places and count an attempt for each. What comes before them is looked
-        for in the very state of the table that they were taken from."""
+        for in the very state of the table that they were taken from, unless the claim is not to ``look``."""
         ...
 
     async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:

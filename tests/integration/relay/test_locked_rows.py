@@ -137,7 +137,7 @@ async def test_nobody_overtakes_a_first_message_that_somebody_keeps_locked(bench
 
     async def is_due() -> bool:
         return await bench.connection.fetchval(
-            f"SELECT available_at < now() FROM {TABLE} ORDER BY sequence LIMIT 1"
+            f"SELECT available_at < now() FROM {TABLE} ORDER BY sequence LIMIT 1"  # noqa: S608
         )
 
     async with bench.relay(dispatch, backoff_base=1.5, backoff_cap=1.5):
