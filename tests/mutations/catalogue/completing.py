@@ -89,4 +89,15 @@ MUTATIONS: Final = (
         new="pattern.sub(replacement, text)",
         tests=("tests/unit/test_relay_summaries.py::test_secrets_are_left_out",),
     ),
+    Mutation(
+        name="locked-rows-keep-others",
+        breaks="Outcomes wait for a row that somebody else keeps locked.",
+        promise="What holds up one row's outcome holds up no other's.",
+        file="outbox_core/relay/completer.py",
+        old="if await self._set_locked_aside(batch):",
+        new="if False:",
+        tests=(
+            "tests/integration/relay/test_locked_rows.py::test_one_locked_row_holds_up_no_others_outcome[False]",
+        ),
+    ),
 )

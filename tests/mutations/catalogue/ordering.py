@@ -54,4 +54,40 @@ MUTATIONS: Final = (
             "tests/integration/relay/test_failures.py::test_a_dead_head_lets_its_key_go_on_or_holds_it[block-1]",
         ),
     ),
+    Mutation(
+        name="followed-keys-not-looked-at",
+        breaks="What hides before the messages of a key that is followed is not told.",
+        promise=_PROMISE,
+        file="outbox_core/stores/postgres/store.py",
+        old="found, looked=True)",
+        new="found, looked=False)",
+        tests=(
+            f"{_STORES}::test_who_follows_a_key_looks_in_any_case",
+            (
+                "tests/integration/relay/test_locked_rows.py"
+                "::test_nobody_overtakes_a_first_message_that_somebody_keeps_locked"
+            ),
+        ),
+    ),
+    Mutation(
+        name="floors-not-lowered",
+        breaks="A message that goes back is not looked for any more.",
+        promise=_PROMISE,
+        file="outbox_core/relay/lane.py",
+        old="self.claimer.floors.lower(rows)",
+        new="None",
+        tests=(
+            "tests/integration/relay/test_overtaking.py::test_nobody_overtakes[looks apart, from floors on-skip]",
+            "tests/simulation/test_simulation.py::test_the_promises_hold_whatever_goes_wrong",
+        ),
+    ),
+    Mutation(
+        name="floors-above-open-transactions",
+        breaks="Keys are not looked at below sequences that somebody may still commit.",
+        promise=_PROMISE,
+        file="outbox_core/relay/floors.py",
+        old="min(sequence, self._ceiling)",
+        new="sequence",
+        tests=("tests/simulation/test_simulation.py::test_the_promises_hold_whatever_goes_wrong",),
+    ),
 )

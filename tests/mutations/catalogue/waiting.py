@@ -54,13 +54,18 @@ MUTATIONS: Final = (
         tests=(f"{_UNIT}::test_what_appears_behind_is_found_while_a_destination_is_tried_again_and_again",),
     ),
     Mutation(
-        name="searches-take-sweeps-back",
-        breaks="The search of a message for a destination that may be back takes the sweep back to the beginning.",
+        name="sweeps-taken-back",
+        breaks="A sweep that is under way goes back to the beginning whenever another is wanted.",
         promise="What appears behind the claims that read on is found.",
         file=_SWEEP,
-        old="self._search = Sweep(Reach(self._settings))\n        self._search.reach.limit = 1",
-        new="self._usual.begin_anew()\n        self._usual.reach.limit = 1",
-        tests=(f"{_UNIT}::test_what_appears_behind_is_found_while_a_destination_is_tried_again_and_again",),
+        old="            self._wanted_again = True\n",
+        new="            self.place, self.next = BEGINNING, 0.0\n",
+        tests=(
+            (
+                "tests/unit/test_relay_sweep.py"
+                "::test_a_sweep_under_way_comes_to_its_end_however_often_it_is_wanted_anew"
+            ),
+        ),
     ),
     Mutation(
         name="silent-hosts-asked-first",
