@@ -35,7 +35,7 @@ from outbox_core.stores.postgres.sql import query
 
 CLAIM_PARAMETERS = (
     "term", "token", "ttl", "bytes", "hand", "dead", "apart", "since", "after", "tenants", "keys", "shut", "batch",
-    "blind", "end", "last",
+    "blind", "end", "last", "look",
 )  # fmt: skip
 PUBLISH_PARAMETERS = ("ids", "tokens")
 KEYS = 1000
@@ -87,7 +87,7 @@ async def pgbench(place: Place, program: str, rows: int) -> dict[str, Any]:
         "term": term, "token": UUID(int=1), "since": "0001-01-02", "after": 0, "ttl": 60, "tenants": "{}",
         "keys": "{}", "shut": "{}", "batch": CLAIM_ROWS, "bytes": 8 * 1024 * 1024, "hand": "{}", "dead": "false",
         "blind": "false", "end": END[0].isoformat(), "last": END[1],
-        "apart": "{}",
+        "apart": "{}", "look": "true",
     }  # fmt: skip
     settings = PLANNER | PLANNED_ONCE
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:

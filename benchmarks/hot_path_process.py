@@ -71,7 +71,7 @@ class RecordedStore:
         await asyncio.sleep(0)
         found = self._records[self._next : self._next + claim.limit]
         self._next += len(found)
-        return leased(table, claim, found)
+        return leased(table, claim, found, looked=claim.look)
 
     async def publish(self, *_: object, **__: bool) -> set[Lease]:
         await asyncio.sleep(0)
@@ -94,6 +94,9 @@ class RecordedStore:
 
     async def resolved(self, *_: object) -> dict[UUID, Resolution]:
         return {}
+
+    async def locked(self, *_: object) -> set[UUID]:
+        return set()
 
     async def tick(self, *_: object) -> Tick:
         return Tick(START, frozenset(), frozenset())
@@ -125,8 +128,10 @@ async def deliver(order: dict[str, Any], profiler: cProfile.Profile | None) -> d
     async with asyncio.timeout(600):
         if profiler is not None:
             profiler.enable()
-        async with relay:
+        async with relay, asyncio.TaskGroup() as group:
+            ended = group.create_task(relay.wait())  # raises what it died of
             await watch.done.wait()
+            ended.cancel()
         if profiler is not None:
             profiler.disable()
     return watch.result()
