@@ -76,7 +76,7 @@ class Lane:
             observe=observe,
             resolved=self._resolved,
             released=self._released,
-            returning=lambda rows: self.claimer.floors.lower(rows),
+            returning=self._returning,
             set_aside=self.hand.set_aside,
         )
         self._settlement = Settlement(
@@ -272,6 +272,9 @@ class Lane:
             self.claimer.rewind()
         else:
             self.claimer.look_for_one()
+
+    def _returning(self, rows: Sequence[Row]) -> None:
+        self.claimer.floors.lower(rows)
 
     def _resolved(self, rows: Sequence[Row]) -> None:
         self._keys.resolved(rows, clock.now())
