@@ -203,6 +203,30 @@ class TokenServiceDownError(Exception):
     """What an application's own function may raise."""
 
 
+async def _borne_reasons(trial: Trial, fail: Callable[[], Awaitable[None]]) -> set[str]:
+    """A function that gives the password fails for a while, which a running relay bears; what it said of it."""
+    failing, failed = False, 0
+
+    async def password() -> str:
+        nonlocal failed
+        if failing:
+            failed += 1
+            await fail()
+        return "unused"
+
+    async with trial.running(connect={"password": password}) as relay:
+        await trial.enqueue(1)
+        await trial.until_published(1)
+        failing = True
+        assert await trial.end_sessions()
+        await until(lambda: failed >= 3, 10.0, "failing to connect")
+        assert relay.state == "running"
+        failing = False
+        await trial.enqueue(1)
+        await trial.until_published(2)
+    return {event["error"] for event in trial.journal.events("Reconnecting")}
+
+
 @pytest.mark.parametrize(
     "failure",
     [
@@ -215,26 +239,10 @@ class TokenServiceDownError(Exception):
 async def test_whatever_keeps_a_running_relay_from_connecting_is_borne(
     trial: Trial, failure: Exception
 ) -> None:
-    failing, refused = False, 0
+    async def fail() -> None:
+        raise failure
 
-    async def password() -> str:
-        nonlocal refused
-        if failing:
-            refused += 1
-            raise failure
-        return "unused"
-
-    async with trial.running(connect={"password": password}) as relay:
-        await trial.enqueue(1)
-        await trial.until_published(1)
-        failing = True
-        assert await trial.end_sessions()
-        await until(lambda: refused >= 3, 10.0, "failing to connect")
-        assert relay.state == "running"
-        failing = False
-        await trial.enqueue(1)
-        await trial.until_published(2)
-    reasons = {event["error"] for event in trial.journal.events("Reconnecting")}
+    reasons = await _borne_reasons(trial, fail)
     assert any(type(failure).__name__ in reason for reason in reasons)
     assert not any("CANARY" in reason for reason in reasons)
 
@@ -249,28 +257,13 @@ async def test_what_keeps_a_relay_from_starting_is_told_as_it_is(trial: Trial) -
 
 async def test_a_password_that_somebody_cancels_is_waited_for_again(trial: Trial) -> None:
     """As when a library stops refreshing its token: that is no stop of the relay's own."""
-    failing, cancelled = False, 0
 
-    async def password() -> str:
-        nonlocal cancelled
-        if failing:
-            cancelled += 1
-            refreshing = asyncio.create_task(asyncio.Event().wait())
-            asyncio.get_running_loop().call_soon(refreshing.cancel)
-            await refreshing
-        return "unused"
+    async def be_cancelled() -> None:
+        refreshing = asyncio.create_task(asyncio.Event().wait())
+        asyncio.get_running_loop().call_soon(refreshing.cancel)
+        await refreshing
 
-    async with trial.running(connect={"password": password}) as relay:
-        await trial.enqueue(1)
-        await trial.until_published(1)
-        failing = True
-        assert await trial.end_sessions()
-        await until(lambda: cancelled >= 3, 10.0, "failing to connect")
-        assert relay.state == "running"
-        failing = False
-        await trial.enqueue(1)
-        await trial.until_published(2)
-    reasons = {event["error"] for event in trial.journal.events("Reconnecting")}
+    reasons = await _borne_reasons(trial, be_cancelled)
     text = "cannot connect to the database: what gives the password ended with CancelledError"
     assert any(text in reason for reason in reasons)
 
