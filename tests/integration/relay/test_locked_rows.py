@@ -16,12 +16,14 @@ import pytest
 from outbox_core import schema
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
-from outbox_core.observer import LeaderGained, Reconnecting
+from outbox_core.observer import LeaderGained, PoolerDetected, Reconnecting
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 from tests.integration.relay.bench import TABLE, TOPIC, Bench, Gate, until
+from tests.services.pgbouncer import PgBouncer
+from tests.services.postgres import Database
 
 pytestmark = pytest.mark.asyncio
 MESSAGES = 20
@@ -174,8 +176,14 @@ async def test_the_store_tells_which_rows_somebody_keeps_locked(bench: Bench) ->
         await store.close()
 
 
-async def test_locked_tables_do_not_take_all_sessions(bench: Bench) -> None:
+@pytest.mark.parametrize("pooled", [False, True])
+async def test_locked_tables_do_not_take_all_sessions(
+    bench: Bench, database: Database, request: pytest.FixtureRequest, pooled: bool
+) -> None:
     """Whatever waits for a lock does so for a part of the time that it has, and then others have their turn."""
+    if pooled:
+        pgbouncer: PgBouncer = request.getfixturevalue("pgbouncer")
+        bench.dsn = pgbouncer.dsn(database.name)
     locked, healthy = [f"l{number}_outbox" for number in range(8)], "healthy_outbox"
     for table in (*locked, healthy):
         await schema.create(bench.connection, table)
@@ -186,8 +194,7 @@ async def test_locked_tables_do_not_take_all_sessions(bench: Bench) -> None:
 
     async def all_wait() -> bool:
         count: int = await bench.connection.fetchval(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-            " AND application_name LIKE 'outbox:%' AND wait_event_type = 'Lock'"
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         )
         return count == SESSIONS
 
@@ -204,3 +211,4 @@ async def test_locked_tables_do_not_take_all_sessions(bench: Bench) -> None:
                     assert await arrived.get() == number
         assert not [event for event in bench.heard.of(Reconnecting) if event.table.name == healthy]
         assert relay.state == "running"
+    assert bool(bench.heard.of(PoolerDetected)) is pooled

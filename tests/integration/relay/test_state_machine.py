@@ -51,6 +51,7 @@ class Machine(Writers, Order):
         if story == "undone":
             self.enqueue(1, key, commit=True)
             self.lose_and_undo(1, None)
+            self.lose_and_undo(1, key)
         else:
             self.overtake(key, story == "through", due=False)
 

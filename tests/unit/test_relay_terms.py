@@ -1,0 +1,73 @@
+"""A term is a new one whenever it was gained anew, whatever its number."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from outbox_core.message import Message
+from outbox_core.meta import DispatchedMessage
+from outbox_core.observer import LeaderGained, LeaderLost
+from outbox_core.relay import Relay, wakeups
+from outbox_core.store import BEGINNING, Claim, Leased
+from outbox_core.stores.memory.election import MemoryElection
+from outbox_core.table import TableName
+from tests.integration.relay.bench import Heard, until
+from tests.unit.kept_store import KeptStore
+from tests.unit.relaying import QUICK, TABLE, put, rows
+
+pytestmark = pytest.mark.asyncio
+TOPIC = "a.b.v1"
+
+
+class FailingOver(KeptStore):
+    """Another server takes over, which has not heard of the last term."""
+
+    away = False
+    read_on = False
+    """Whether claims begin elsewhere than at the beginning."""
+
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
+        self.read_on = claim.since > BEGINNING
+        return await super().claim(table, claim)
+
+    def election(self, table: TableName) -> MemoryElection:
+        election, leadership = super().election(table), self.database.leadership(table)
+        campaign, heartbeat = election.campaign, election.heartbeat
+
+        async def campaign_again() -> int | None:
+            if self.away:
+                return None
+            leadership.term = 0
+            return await campaign()
+
+        async def heartbeat_unless_away(term: int) -> bool:
+            return not self.away and await heartbeat(term)
+
+        election.campaign = campaign_again  # type: ignore[method-assign]
+        election.heartbeat = heartbeat_unless_away  # type: ignore[method-assign]
+        return election
+
+
+async def test_a_term_that_repeats_its_number_after_a_failover_reads_everything_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("_SWEEP_SECONDS", "MAX_SWEEP_SECONDS"):
+        monkeypatch.setattr(wakeups, name, 600.0)  # no sweep finds it
+    store, heard, got = FailingOver(), Heard(), list[int]()
+
+    async def dispatch(message: DispatchedMessage) -> None:
+        got.append(int(message.payload))
+
+    settings = QUICK | {"takeover": 2.0, "database_timeout": 1.0}
+    async with Relay(store.connect, table=TABLE, dispatcher=dispatch, observers=[heard], **settings):
+        await put(store, Message(TOPIC, 1))
+        await until(lambda: got == [1] and store.read_on)
+        store.away = True
+        await until(lambda: bool(heard.of(LeaderLost)))
+        await put(store, Message(TOPIC, 2))
+        rows(store)[-1].available_at -= timedelta(hours=1)  # where the last term had read on from long ago
+        store.away = False
+        await until(lambda: got == [1, 2], 5.0)
+    assert [event.term for event in heard.of(LeaderGained)] == [1, 1]

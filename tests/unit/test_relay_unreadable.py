@@ -1,0 +1,79 @@
+"""The claim that leases a suspected row without its content: at the old place, on terms as they are by then."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+
+from outbox_core.errors import ContentUnreadable, StorageTimeout
+from outbox_core.identifiers import uuid7
+from outbox_core.relay.unreadable import Unreadable
+from outbox_core.store import Claim, KeyId, Place
+from outbox_core.stores.memory.store import MemoryStore
+from tests.unit.relaying import TABLE
+
+SINCE: Place = (datetime(2026, 5, 1, tzinfo=UTC), 7)
+UNTIL: Place = (datetime(2026, 5, 2, tzinfo=UTC), 9)
+KEY: KeyId = (UUID(int=0), "k")
+
+
+def claim(term: int = 3, limit: int = 1, blind: bool = False) -> Claim:
+    return Claim(
+        token=uuid7(),
+        term=term,
+        limit=limit,
+        max_bytes=1_000,
+        lock_ttl=30.0,
+        since=SINCE,
+        until=UNTIL,
+        blind=blind,
+        look=False,
+    )
+
+
+def test_it_is_a_claim_of_its_own_in_the_present_term_and_passes_over_what_is_held_now() -> None:
+    """The failed one is to be undone, by its token; and it is over with its term."""
+    unreadable, failed = Unreadable(TABLE, MemoryStore()), claim()
+    unreadable.failed(failed, {}, ContentUnreadable("no"))
+    now = Claim(
+        token=uuid7(),
+        term=4,
+        limit=1,
+        max_bytes=1_000,
+        lock_ttl=30.0,
+        held=[KEY],
+        in_hand=[uuid7()],
+        shut=["t"],
+    )
+    taken, keys = unreadable.taken(now)
+    assert (taken.since, taken.until) == (SINCE, UNTIL)
+    assert (taken.token, taken.term) == (now.token, 4)
+    assert (taken.held, taken.in_hand, taken.shut) == (now.held, now.in_hand, now.shut)
+    assert taken.blind
+    assert taken.look
+    assert not keys
+    assert not unreadable.suspected
+
+
+def test_it_is_for_the_keys_that_the_failed_one_followed() -> None:
+    unreadable = Unreadable(TABLE, MemoryStore())
+    unreadable.failed(claim(), {KEY: 5}, ContentUnreadable("no"))
+    assert unreadable.taken(claim(4))[1] == {KEY: 5}
+
+
+@pytest.mark.parametrize("failed", [claim(limit=2), claim(blind=True)])
+def test_a_claim_of_several_rows_or_of_none_of_their_content_blames_nobody(failed: Claim) -> None:
+    unreadable = Unreadable(TABLE, MemoryStore())
+    unreadable.failed(failed, {}, ContentUnreadable("no"))
+    assert not unreadable.suspected
+
+
+def test_a_slow_row_is_suspected_when_it_was_not_answered_three_times() -> None:
+    unreadable = Unreadable(TABLE, MemoryStore())
+    for _ in range(2):
+        unreadable.failed(claim(), {}, StorageTimeout("slow"))
+        assert not unreadable.suspected
+    unreadable.failed(claim(), {}, StorageTimeout("slow"))
+    assert unreadable.suspected
