@@ -24,7 +24,8 @@ Place: TypeAlias = tuple[datetime, int]
 BEGINNING: Final[Place] = (datetime(1, 1, 2, tzinfo=UTC), 0)
 """Before every row."""
 
-END: Final[Place] = (datetime(9999, 12, 30, tzinfo=UTC), 2**63 - 1)
+LAST_SEQUENCE: Final = 2**63 - 1
+END: Final[Place] = (datetime(9999, 12, 30, tzinfo=UTC), LAST_SEQUENCE)
 """After every row that is due."""
 
 
@@ -81,6 +82,8 @@ class Row:
     expires: float = 0.0
     unreadable: BaseException | None = None
     """Why its content could not be read, if it was leased without."""
+    saw_opening: bool = False
+    """Whether its destination went away while it was there. Of however many times, a lease sees one."""
     order: Any = None
     """What the relay keeps of the row's key while the row is in its order."""
 
@@ -224,8 +227,9 @@ class Store(Protocol):
     async def predecessors(
         self, table: TableName, claim: Claim, spans: Sequence[Span]
     ) -> dict[KeyId, Predecessor]:
-        """The first unresolved row of each span that no claim in hand has leased. Replayed rows do not count, nor
-        living ones up to the claim's floors."""
+        """The first unresolved row of each span that no claim in hand has leased, but for living ones up to the claim's
+        floors. Replayed rows come before nobody: they count only in a span up to `LAST_SEQUENCE`, which asks for what a
+        key could be followed for, and if they are due and free."""
         ...
 
     async def read(self, table: TableName, row_id: UUID) -> None:

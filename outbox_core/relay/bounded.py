@@ -57,6 +57,11 @@ async def _cut_off(task: asyncio.Task[Any], what: str) -> None:
 
 def _leave_behind(task: asyncio.Task[Any], what: str) -> None:
     _logger.error("%s ignored its cancellation and was left behind; it must let CancelledError through", what)
+    keep(task)
+
+
+def keep(task: asyncio.Task[Any]) -> None:
+    """Nobody waits for a task any more, which may end all the same."""
     _left_behind.add(task)
     task.add_done_callback(_ended_after_all)
 

@@ -94,6 +94,11 @@ class Claimer:
         """From where on keys are looked at."""
         return self._leasing.floors
 
+    @property
+    def is_sweeping(self) -> bool:
+        """Whether a sweep is under way: what lies before its end is not looked at yet."""
+        return self._sweeps.next_slice() < inf
+
     def halt(self) -> None:
         """Begin no claim any more: the relay stops."""
         self._halted = True
@@ -162,7 +167,7 @@ class Claimer:
             await self._hand.wait_for_change(1.0)
             return True
         await self._look()
-        await self._reviews.hold(lambda keys: self._claim(BEGINNING, floors=self.floors.of(keys)))
+        await self._reviews.hold(lambda keys: self._claim(BEGINNING, floors=self.floors.for_following(keys)))
         if self._leasing.unreadable.suspected and not self._halted:
             return await self._read_blindly()  # before its key is followed again, which would fail again
         followed = not self._halted and await self._follow()
@@ -198,7 +203,11 @@ class Claimer:
         if self._keys.crowded:
             self._position.skip()
         position = self._position.sent()
-        since = BEGINNING if self._leasing.cautious else position if sweep is None else sweep.place
+        since = position
+        if self._leasing.cautious:
+            since = BEGINNING
+        elif sweep is not None:
+            since = min(sweep.place, position)  # which may have gone back meanwhile
         reach = self._reach if sweep is None or since == position else sweep.reach
         try:
             until = await reach.end(self._store, self._table, since)

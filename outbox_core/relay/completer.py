@@ -18,12 +18,13 @@ from outbox_core.errors import (
     StorageUnavailable,
 )
 from outbox_core.observer import Dead, Dispatched, Failed, LeaseLost, Published, Reconnecting, Released
+from outbox_core.relay import clock
+from outbox_core.relay.aside import LOOK_SECONDS, Aside
 from outbox_core.relay.outcomes import Outcomes, Verdict
+from outbox_core.relay.portions import Portions
 from outbox_core.store import Failure, Lease, Row, Store
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from outbox_core.observer import Event
     from outbox_core.relay.backoff import Backoff
     from outbox_core.table import TableName
@@ -32,8 +33,6 @@ _logger: Final = logging.getLogger("outbox_core.relay")
 _FOR_A_WHILE: Final = (StorageUnavailable, StorageTimeout)
 _OF_ALL_ROWS: Final = (*_FOR_A_WHILE, PermissionDenied, SchemaMissing)
 """What no row is to blame for, and somebody will mend: a right taken away by mistake, too, is given back."""
-_LOOK_SECONDS: Final = 1.0
-"""Between two looks whether rows that somebody else had locked are free."""
 
 
 class Completer:
@@ -50,13 +49,15 @@ class Completer:
         backoff: Backoff,
         observe: Callable[[Event], None],
         resolved: Callable[[Sequence[Row]], None],
+        abandoned: Callable[[Sequence[Row]], None],
         released: Callable[[Sequence[Row]], None],
         returning: Callable[[Sequence[Row]], None],
-        set_aside: Callable[[int], None],
+        set_aside: Callable[[Sequence[Row]], None],
     ) -> None:
         """``returning`` is told of rows at once, before anything is written, that are to leave the hand unresolved, or
-        may; ``released`` of those that were given back, ``resolved`` of all that are in hand no longer, and
-        ``set_aside`` of how many wait for somebody else's lock."""
+        may; ``released`` of those that were given back, ``abandoned`` of those that are left to the end of their
+        leases, ``resolved`` of all others that are in hand no longer, and ``set_aside`` of all whose outcomes wait so
+        that others need not."""
         self._table = table
         self._store = store
         self._delete = delete
@@ -64,12 +65,12 @@ class Completer:
         self._backoff = backoff
         self._observe = observe
         self._resolved = resolved
+        self._abandoned = abandoned
         self._released = released
         self._returning = returning
-        self._set_aside = set_aside
         self._batch = Outcomes()
-        self._aside = Outcomes()
-        """Rows that somebody else keeps locked: the others do not wait for them."""
+        self._aside = Aside(table, store, set_aside)
+        self._portions = Portions()
         self._added = anyio.Event()
         self._ended = False
         self.refusals = 0
@@ -106,71 +107,72 @@ class Completer:
     async def run(self) -> None:
         """Write batches until `end`; at a failure of the database wait and try the same batch again."""
         while True:
-            with anyio.move_on_after(_LOOK_SECONDS if self._aside else inf):
+            with anyio.move_on_after(LOOK_SECONDS if self._aside else inf):
                 await self._added.wait()
             self._added = anyio.Event()
             batch, self._batch = self._batch, Outcomes()
             await self._write(batch)
-            await self._write(await self._free_again())
+            if self._aside:
+                for again in await self._aside.in_turn():
+                    await self._write(again)
             if self._ended and not self._batch:
                 return
 
     async def _write(self, batch: Outcomes) -> None:
-        failures = 0
+        if batch.seconds:
+            metas = [row.message.meta for row in batch.published]
+            self._observe(Dispatched(self._table, metas, batch.seconds))
+            batch.seconds = []
+        failures, longest = 0, 0.0
         while batch:
+            rest, began = batch.beyond(self._portions.most), clock.now()
             try:
                 await self._write_published(batch)
                 await self._write_failed(batch)
                 await self._write_released(batch)
-                self.refusals = 0
+                self.refusals = failures = 0
+                longest = max(longest, clock.now() - began)
             except _OF_ALL_ROWS as error:
                 batch.unsure = True
-                if await self._set_locked_aside(batch):
-                    continue
                 failures += 1
-                self.refusals = 0 if isinstance(error, _FOR_A_WHILE) else self.refusals + 1
-                self.refusal = error
-                delay = self._backoff.pause(failures)
-                self._observe(Reconnecting(self._table, str(error), delay))
-                await anyio.sleep(delay)
+                if not await self._passed(batch, error, failures, clock.now() - began):
+                    await self._bear(error, failures)
+                batch.add(rest)
+                continue
             except StorageError as error:
                 if len(batch) == 1 and not batch.spell_out():
                     self._give_up(batch, error)
-                    return
-                for alone in batch.apart():
-                    await self._write(alone)
-                return
+                else:
+                    for alone in batch.apart():
+                        await self._write(alone)
+            batch = rest
+        self._portions.written(longest)
 
-    async def _set_locked_aside(self, batch: Outcomes) -> bool:
-        """Whether there were any that kept the others."""
-        locked = batch.take(await self._locked(batch))
-        if locked:
+    async def _passed(self, batch: Outcomes, error: StorageError, failures: int, seconds: float) -> bool:
+        """Whether a batch that was not written is another one now: without rows that keep the others, or smaller."""
+        found = await self._aside.take_locked(batch)
+        if found or found is None:
+            return bool(found)
+        # The database answers: there is one row that takes too long, or they do together.
+        if not (
+            isinstance(error, StorageTimeout) or (isinstance(error, StorageUnavailable) and failures > 1)
+        ):
+            return False
+        if len(batch) > 1:
+            self._portions.too_many(len(batch), seconds)
             _logger.warning(
-                "%s: somebody keeps %d message(s) locked; their outcomes are recorded when they are free again"
-                " (the first: topic %s, event %s)",
-                self._table,
-                len(locked),
-                locked.rows[0].message.meta.topic,
-                locked.rows[0].message.meta.event_id,
-            )
-            self._aside.add(locked)
-            self._set_aside(len(self._aside))
-        return bool(locked)
+                "%s: %d outcomes were not recorded in %.1f s: %s; no more than %d are written at a time now",
+                self._table, len(batch), seconds, error, self._portions.most,
+            )  # fmt: skip
+            return True
+        return (batch.slow or failures > 1) and self._aside.take_slow(batch, error)
 
-    async def _free_again(self) -> Outcomes:
-        """Those set aside that nobody keeps locked any more. A stop does not wait for the rest: their leases end."""
-        if not self._aside:
-            return self._aside
-        locked = await self._locked(self._aside)
-        free = self._aside.take({row.id for row in self._aside.rows} - locked)
-        self._set_aside(len(self._aside))
-        return free
-
-    async def _locked(self, batch: Outcomes) -> set[UUID]:
-        try:
-            return await self._store.locked(self._table, [row.id for row in batch.rows])
-        except StorageError:
-            return set()  # it is the database that is away
+    async def _bear(self, error: StorageError, failures: int) -> None:
+        self.refusals = 0 if isinstance(error, _FOR_A_WHILE) else self.refusals + 1
+        self.refusal = error
+        delay = self._backoff.pause(failures)
+        self._observe(Reconnecting(self._table, str(error), delay))
+        await anyio.sleep(delay)
 
     def _give_up(self, batch: Outcomes, error: StorageError) -> None:
         """The database refuses to record this one row's outcome, and always will: it must not keep the others."""
@@ -184,16 +186,13 @@ class Completer:
                 error,
             )
         self._returning(batch.rows)
-        self._resolved(batch.rows)
+        self._abandoned(batch.rows)
 
     async def _write_published(self, batch: Outcomes) -> None:
         if not batch.published:
             return
         rows = batch.published
         metas = [row.message.meta for row in rows]
-        if batch.seconds:
-            self._observe(Dispatched(self._table, metas, batch.seconds))
-            batch.seconds = []
         leases = [(row.id, row.token) for row in rows]  # for speed: every message comes here
         lost = await self._store.publish(self._table, leases, delete=self._delete)
         if lost:

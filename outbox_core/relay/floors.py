@@ -68,8 +68,8 @@ class Floors:
         return {key_id: floors[key_id] for key_id in keys if key_id in floors}
 
     def for_following(self, keys: Collection[KeyId]) -> dict[KeyId, int]:
-        """The same for a follow, which takes rows from there on. Replayed ones may lie below: now and then each key is
-        followed from its first message on."""
+        """The same for those that look for replayed ones, too, which may lie below: now and then each key is looked at
+        from its first message on."""
         now = clock.now()
         floors = self.of(keys)
         for key_id in [key_id for key_id in floors if now >= self._next_from_first.get(key_id, 0.0)]:

@@ -16,6 +16,7 @@ from outbox_core.relay.admission import Admission
 from outbox_core.relay.breaker import BreakerState
 from outbox_core.relay.claimer import Claimer
 from outbox_core.relay.completer import Completer
+from outbox_core.relay.draining import Drain
 from outbox_core.relay.hand import Hand
 from outbox_core.relay.keys import Keys
 from outbox_core.relay.leader import Leader
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from outbox_core.table import TableName
 
 _HAND_BATCHES: Final = 3
-_MOMENT: Final = 0.05
-_MOST_FAILURES: Final = 5
-"""Rounds of a drain that may fail one after another before it is given up."""
 _KEPT_SECONDS: Final = 30.0
 """After which a key is asked for although its destination is still away."""
 
@@ -75,6 +73,7 @@ class Lane:
             backoff=backoff,
             observe=observe,
             resolved=self._resolved,
+            abandoned=self._abandoned,
             released=self._released,
             returning=self._returning,
             set_aside=self.hand.set_aside,
@@ -107,6 +106,10 @@ class Lane:
         self._outlets: dict[Leaf, Outlet] = {}
         self._kept: dict[Leaf, set[KeyId]] = {}
         """Keys whose first message waits for a destination that is away."""
+        self._drain = Drain(
+            self.claimer, self._completer, self.leader, self.hand, leaves, self._keys, self._outlets,
+            single_active=settings.single_active,
+        )  # fmt: skip
         self._stopping = False
         leaves.on_change(self._leaf_changed)
 
@@ -123,50 +126,8 @@ class Lane:
         await self.claimer.run()
 
     async def drain(self, *, patient: bool) -> None:
-        """Claim until nothing is due and nothing is in hand, or the only destination is away.
-
-        A ``patient`` one waits its turn while another relay leads. Raises StorageError when one round after another
-        fails.
-        """
-        confirmed = False
-        while True:
-            if self._completer.refusals >= _MOST_FAILURES and self._completer.refusal is not None:
-                raise self._completer.refusal
-            if not self._leads:
-                if self.leader.failures >= _MOST_FAILURES and self.leader.failure is not None:
-                    raise self.leader.failure
-                if not patient and self.leader.refused:
-                    return
-                confirmed = False
-                await self.leader.wait_for_change(_MOMENT)
-            elif await self._stepped():
-                confirmed = confirmed and not self.hand.rows
-            elif self.hand.rows:
-                confirmed = False
-                await self.hand.wait_for_change(_MOMENT)
-            elif self._leaves.all_away:
-                return
-            elif self._keys.next_wake() <= clock.now():
-                await anyio.sleep(_MOMENT / 10)
-            elif confirmed and self._leads:
-                return
-            else:
-                # Once more from the beginning: what a late transaction wrote may lie behind.
-                confirmed = True
-                self.claimer.rewind()
-
-    async def _stepped(self) -> bool:
-        """A round of claiming, tried again a few times: whether there may be more to do."""
-        for failures in range(1, _MOST_FAILURES):
-            try:
-                return await self.claimer.step()
-            except StorageError as error:
-                await self.claimer.bear(error, failures)
-        return await self.claimer.step()
-
-    @property
-    def _leads(self) -> bool:
-        return not self._settings.single_active or self.leader.term is not None
+        """Claim until nothing is due and nothing is in hand, or the only destination is away; `Drain` says more."""
+        await self._drain.run(patient=patient)
 
     async def admit(self) -> None:
         """Send what is claimed on its way until cancelled."""
@@ -205,6 +166,8 @@ class Lane:
         if self._stopping:
             self._settlement.give_back(rows, "the relay stopped")
             return
+        if rows:
+            self._drain.busy()
         max_attempts, topic, outlet = self._settings.max_attempts, None, None
         for row in rows:
             meta = row.message.meta
@@ -254,8 +217,9 @@ class Lane:
         return outlet
 
     def _waiting_for(self, leaves: Sequence[Leaf]) -> int:
-        outlets = [outlet for leaf, outlet in self._outlets.items() if leaf in leaves]
-        return sum(len(outlet.ready) + outlet.places for outlet in outlets)
+        return sum(
+            len(outlet.ready) + outlet.places for leaf, outlet in self._outlets.items() if leaf in leaves
+        )
 
     def _leaf_changed(self, leaf: Leaf) -> None:
         outlet = self._outlets.get(leaf)
@@ -280,6 +244,10 @@ class Lane:
         self._keys.resolved(rows, clock.now())
         self.wakeups.expect(self._keys.next_wake())
         self.hand.drop(rows)
+
+    def _abandoned(self, rows: Sequence[Row]) -> None:
+        self.hand.abandon(rows)
+        self._resolved(rows)
 
     def _released(self, rows: Sequence[Row]) -> None:
         # Those of held keys are followed, and those of a destination that is away are read again when it is back. If

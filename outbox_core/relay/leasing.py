@@ -18,7 +18,7 @@ from outbox_core.relay.floors import Floors, last_of_keys
 from outbox_core.relay.suspects import has_suspects, singled_out
 from outbox_core.relay.unknown import UnknownClaims
 from outbox_core.relay.unreadable import Unreadable
-from outbox_core.store import Claim, KeyId, Leased, Place, Span, Store
+from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, Leased, Place, Span, Store
 
 if TYPE_CHECKING:
     from outbox_core.observer import Event
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from outbox_core.relay.wakeups import Wakeups
     from outbox_core.table import TableName
 
-LAST_SEQUENCE: Final = 2**63 - 1
 _AFTER_TIMEOUT: Final = 1.0
 
 

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 import anyio
 
@@ -120,9 +119,12 @@ class Leaf:
         trying = bool(self.in_flight) and self.breaker.state is BreakerState.HALF_OPEN
         return poke in self._waiting and (trying or self._alone is not None)
 
-    def open(self, now: float, more: frozenset[UUID]) -> bool:
+    def open(self, now: float, more: Sequence[Row]) -> bool:
         """The destination is away. True when that is news."""
-        news = self.breaker.open(now, {row.id for row in self.in_flight} | more)
+        present = () if self.is_open else [row for row in (*self.in_flight, *more) if not row.saw_opening]
+        for row in present:
+            row.saw_opening = True
+        news = self.breaker.open(now, [row.id for row in present])
         self._opened.set()
         self._changed(self)
         return news

@@ -35,6 +35,8 @@ class Outcomes:
     reasons: set[str] = field(default_factory=set[str])
     unsure: bool = False
     """Whether a write of it may have happened although no answer came."""
+    slow: bool = False
+    """Whether it was set aside because it takes too long."""
 
     @property
     def rows(self) -> list[Row]:
@@ -66,6 +68,12 @@ class Outcomes:
 
     def __len__(self) -> int:
         return len(self.published) + len(self.failed) + len(self.released)
+
+    def beyond(self, most: int) -> Outcomes:
+        """What there is after so many rows, which is not in here any more."""
+        if len(self) <= most:
+            return Outcomes()
+        return self.take({row.id for row in self.rows[most:]})
 
     def apart(self) -> Iterator[Outcomes]:
         """The same outcomes, each in a batch of its own."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from math import inf
@@ -13,7 +12,7 @@ from outbox_core.dispatcher import Outcome
 from outbox_core.errors import DispatchTimeout, InvalidDispatcherReturn
 from outbox_core.relay import clock
 from outbox_core.relay.budget import Budget
-from outbox_core.relay.window import dispatch_window
+from outbox_core.relay.window import acknowledged_first, dispatch_window
 from outbox_core.relay.worker import Worker
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ _FAIR_SHARE: Final = 100
 _FAIR_SECONDS: Final = 0.05
 """Messages, and time, a task may take without once waiting before it lets the others on."""
 _HASTE_SECONDS: Final = 0.1
-_logger: Final = logging.getLogger("outbox_core.relay")
 
 Settle = Callable[["Leaf", "Row", Outcome, float, float], None]
 """Takes the leaf, the row, the outcome, the seconds it took and the time it is now."""
@@ -153,6 +151,8 @@ class Outlet:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._crashed(error)
+        elif not self._stopping:
+            self.poke()  # a dispatcher may have left its task cancelled: another takes what is ready
 
     async def _work(self, worker: Worker) -> None:
         """Dispatch one row after another. Every message takes this way, so it is written for speed."""
@@ -224,7 +224,7 @@ class Outlet:
             if worker.overdue or task.cancelling():
                 outcomes = [worker.cut_off(task, self._timeout, stopping=self._stopping)] * len(rows)
             ended = time()
-            for row, outcome in zip(rows, outcomes, strict=True):
+            for row, outcome in acknowledged_first(rows, outcomes):
                 leaf.ended(row)
                 self._settle(leaf, row, outcome, ended - now, ended)
             if task.cancelling():
@@ -286,14 +286,9 @@ class Outlet:
     def _leave_behind(self, worker: Worker, what: str) -> None:
         if not worker.rows:
             return
-        worker.left_behind = True
+        worker.leave_behind(self.leaf.name, what)
         self._workers.pop(worker, None)
         self._give_place_back(worker)
-        _logger.error(
-            "the dispatcher %s ignored %s and was left behind with %d message(s);"
-            " it must let CancelledError through",
-            self.leaf.name, what, len(worker.rows),
-        )  # fmt: skip
         now, error = clock.now(), DispatchTimeout(f"the dispatcher ignored {what}")
         for row in worker.rows:
             self.leaf.ended(row)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from outbox_core.errors import StorageTimeout
 from outbox_core.relay import clock
-from outbox_core.relay.leasing import LAST_SEQUENCE
 from outbox_core.relay.wakeups import MAX_SWEEP_SECONDS, after_sweep
-from outbox_core.store import Span
+from outbox_core.store import LAST_SEQUENCE, Span
 
 if TYPE_CHECKING:
     from outbox_core.relay.keys import Keys

@@ -10,15 +10,17 @@ from outbox_core.errors import OutboxError
 
 _SECRETS: Final = (
     # An address without a scheme.
-    (re.compile(r"\b[\w.+\-]{1,64}:[^\s:@/]+@([\w.\-]{1,255}:\d{1,5})\b"), r"***@\1"),
+    (re.compile(r"\b[\w.+\-]{1,64}:(?!//)[^\s:@]+@([\w.\-]{1,255})"), r"***@\1"),
     (
         re.compile(
-            r"(?i)(pass(?:word|wd|phrase|code)?|pwd|secret|token|(?:api|access|private|account|shared\w{0,20})[_-]?key"
-            r"|\bsig(?:nature)?|sasl_\w{1,40}|authorization|credentials?)([\"']?\s{0,4}[=:]\s{0,4})"
-            r"(?:(?:bearer|basic)\s+)?(?:b?'(?:[^'\\]|\\.)*(?:'|\\?$)|b?\"(?:[^\"\\]|\\.)*(?:\"|\\?$)|\S+)"
+            r"(?i)(pass(?:word|wd|phrase|code)?|pwd|secret|token|\bsig(?:nature)?|sasl_\w{1,40}|authorization"
+            r"|credentials?|cookie|(?:api|access|private|secret|account|shared\w{0,20})[_-]?key)"
+            r"((?:_\w{1,20})?\\{0,4}[\"']?\s{0,4}[=:]\s{0,4})(?:(?:bearer|basic)\s+)?"
+            r"(?:\\{1,4}[\"'].{0,255}?\\{1,4}[\"']|b?'(?:[^'\\]|\\.)*(?:'|\\?$)|b?\"(?:[^\"\\]|\\.)*(?:\"|\\?$)|\S+)"
         ),
         r"\1\2***",
     ),
+    (re.compile(r"(?i)\b(auth=)\([^)]{0,255}\)?"), r"\1***"),
     (re.compile(r"(?i)(--?(?:pass(?:word|wd|phrase|code)?|pwd|secret|token))\s+\S+"), r"\1 ***"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[a-z0-9._~+/=\-]{8,}"), r"\1 ***"),
 )
@@ -33,7 +35,7 @@ _SHORTEST: Final = 200
 _PIECE: Final = 8
 _STRIDE: Final = 4
 _LOGGED_BYTES: Final = 1024
-_DRIVER_MODULES: Final = ("asyncpg.", "psycopg.", "sqlalchemy.")
+_DRIVER_MODULES: Final = ("asyncpg.", "psycopg.", "psycopg2.", "sqlalchemy.")
 
 
 def code_of(error: BaseException) -> str:

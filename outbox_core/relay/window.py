@@ -32,3 +32,9 @@ def _checked(leaf: Leaf, outcome: object) -> Outcome:
     if outcome is None or isinstance(outcome, BaseException):
         return outcome
     return InvalidDispatcherReturn(leaf.name, outcome)
+
+
+def acknowledged_first(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> Sequence[tuple[Row, Outcome]]:
+    """Each row with its outcome. Of a destination that is away for some of them, the breaker would open and close again
+    with every pair."""
+    return sorted(zip(rows, outcomes, strict=True), key=lambda pair: pair[1] is not None)

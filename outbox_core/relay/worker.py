@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from outbox_core.errors import DispatchInterrupted, DispatchTimeout
+from outbox_core.relay.bounded import keep
 
 if TYPE_CHECKING:
     from outbox_core.store import Row
+
+_logger: Final = logging.getLogger("outbox_core.relay")
 
 
 class Worker:
@@ -25,6 +29,17 @@ class Worker:
         self.has_place = True
         self.overdue = False
         self.left_behind = False
+
+    def leave_behind(self, dispatcher: str, what: str) -> None:
+        """Nobody waits for the task any more, which did not heed ``what``."""
+        self.left_behind = True
+        if self.task is not None:
+            keep(self.task)
+        _logger.error(
+            "the dispatcher %s ignored %s and was left behind with %d message(s);"
+            " it must let CancelledError through",
+            dispatcher, what, len(self.rows),
+        )  # fmt: skip
 
     def cut_off(self, task: asyncio.Task[None], timeout: float, *, stopping: bool) -> BaseException:
         """What a cancellation meant: the deadline, or the end of the relay."""

@@ -15,7 +15,7 @@ from outbox_core.dispatchers.router import Router
 from outbox_core.errors import BrokerUnavailable, StorageTimeout
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
-from outbox_core.relay import Relay, reach
+from outbox_core.relay import Relay, keys, reach
 from outbox_core.relay.wakeups import MAX_SWEEP_SECONDS
 from outbox_core.store import Claim, KeyId, Leased, Predecessor, Span
 from outbox_core.stores.memory import MemoryStore
@@ -221,3 +221,42 @@ def test_a_review_that_is_broken_off_keeps_nobody_waiting_and_asks_for_fewer_key
         assert max(waits) < TIMEOUT + PAUSE + 1.0
 
     play(SlowReview, scenario)
+
+
+class Timed(SlowStore):
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
+        await self.spend(0.005)
+        return await super().claim(table, claim)
+
+
+@pytest.mark.parametrize("size", [100, 120_000])
+def test_a_sweep_gets_past_a_row_that_fills_a_slice_alone_and_goes_back(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """Its key is held, and there are more of those than a claim is told of."""
+    monkeypatch.setattr(keys, "MAX_HELD_IN_CLAIM", 1)
+
+    async def scenario(scene: Scene[Timed]) -> None:
+        store, arrived = scene.store, set[object]()
+
+        async def bad(_: DispatchedMessage) -> None:
+            raise RuntimeError("not yet")
+
+        async def good(message: DispatchedMessage) -> None:
+            arrived.add(message.json())
+
+        await put(store, *(Message("bad.b.v1", 0, key=f"k{number}") for number in range(3)))
+        relay = Relay(
+            lambda: store, table=TABLE, dispatcher=Router({"good.**": good, "bad.**": bad}),
+            backoff_base=3600.0, backoff_cap=3600.0, backoff_jitter=0.0, batch_bytes=50_000, poll_interval=0.05,
+        )  # fmt: skip
+        async with relay:
+            await asyncio.sleep(2.0)
+            await put(store, *(Message(GOOD, "x" * size, key=f"k{number}") for number in range(3)))
+            await put(store, Message(GOOD, "left by a crash"))
+            for row in rows(store, GOOD):
+                row.available_at -= timedelta(minutes=1 if row.record.key is None else 2)
+            await asyncio.sleep(60.0)
+        assert arrived == {"left by a crash"}
+
+    play(Timed, scenario)

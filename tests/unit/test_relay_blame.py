@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -338,3 +339,70 @@ async def test_a_destination_whose_probe_hangs_keeps_no_other_from_its_verdict()
     async with Relay(lambda: store, table=TABLE, dispatcher=router, observers=[heard], **QUICK):
         await until(lambda: len(heard.of(BreakerOpened)) == len(router.leaves), 3.0)
         assert {event.charged for event in heard.of(Failed)} <= {False}
+
+
+class AwayInPart:
+    """A cluster, one node of which is lost at first: of the first window some messages arrive."""
+
+    def __init__(self) -> None:
+        self.away = True
+
+    async def dispatch(self, message: DispatchedMessage, /) -> None:
+        raise AssertionError("it takes many at once")
+
+    async def dispatch_many(
+        self, messages: Sequence[DispatchedMessage], /, *, deadline: float
+    ) -> Sequence[BaseException | None]:
+        if not self.away:
+            return [None] * len(messages)
+        self.away = False
+        lost = BrokerUnavailable("the leader of the partition is away")
+        return [lost if at % 2 == 0 or at > 8 else None for at in range(len(messages))]
+
+    async def probe(self) -> None:
+        if self.away:
+            raise OSError("refused")
+
+
+async def test_an_outage_in_part_of_a_window_is_one_and_costs_nobody_an_attempt() -> None:
+    store, heard = MemoryStore(), Heard()
+    await put(store, *(Message(GOOD, number) for number in range(60)))
+    settings = QUICK | {"max_attempts": 1}
+    async with Relay(lambda: store, table=TABLE, dispatcher=AwayInPart(), observers=[heard], **settings):
+        await until(lambda: all(row.published_at or row.dead_at for row in rows(store)))
+    assert not [row for row in rows(store) if row.dead_at]
+    assert not [event for event in heard.of(Failed) if event.charged]
+    assert {row.attempts for row in rows(store)} == {1}
+    assert len(heard.of(BreakerOpened)) == 1
+
+
+async def test_a_dispatch_that_lasts_through_many_outages_has_seen_one() -> None:
+    """Some messages find the broker away while others arrive: it opens and closes again and again."""
+    store, heard = MemoryStore(), Heard()
+    turns, last = [asyncio.Event() for _ in range(8)], asyncio.Event()
+    seen = set[int]()
+
+    class Single:
+        async def dispatch(self, message: DispatchedMessage, /) -> None:
+            number = int(message.payload)
+            if number in seen:
+                return
+            seen.add(number)
+            await (turns[number] if number < len(turns) else last).wait()
+            if number % 2 == 0 or number >= len(turns):
+                raise BrokerUnavailable("reset")
+
+        async def probe(self) -> None:
+            pass
+
+    await put(store, *(Message(GOOD, number) for number in range(40)))
+    settings = QUICK | {"dispatch_timeout": 5.0}
+    async with Relay(lambda: store, table=TABLE, dispatcher=Single(), observers=[heard], **settings):
+        await until(lambda: len(seen) == 40)
+        for number, turn in enumerate(turns):
+            turn.set()
+            kind = BreakerClosed if number % 2 else BreakerOpened
+            await until(lambda n=number, kind=kind: len(heard.of(kind)) > n // 2)
+        last.set()
+        await until(lambda: all(row.published_at for row in rows(store)))
+    assert not [event for event in heard.of(Failed) if event.charged]

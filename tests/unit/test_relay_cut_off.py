@@ -156,3 +156,27 @@ async def test_a_cancellation_of_the_relay_itself_is_still_one(caplog: pytest.Lo
         with pytest.raises(asyncio.CancelledError):
             await running
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+async def test_a_dispatcher_that_leaves_its_task_cancelled_keeps_no_row_behind_it() -> None:
+    """As libraries of timeouts do that cancel a task and do not take that back. The hand is full, so that no claim
+    comes to set another task to work."""
+    store, begun = KeptStore(), dict[int, float]()
+
+    async def dispatch(message: DispatchedMessage) -> None:
+        number, loop = int(message.payload), asyncio.get_running_loop()
+        begun.setdefault(number, loop.time())
+        if number == 0:
+            task = asyncio.current_task()
+            assert task is not None
+            loop.call_soon(task.cancel)
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise TimeoutError from None
+
+    await put(store, *(Message("a.b.v1", number) for number in range(500)))
+    settings = QUICK | {"dispatch_timeout": 6.0, "lock_ttl": 60.0, "concurrency": 1, "batch_size": 10}
+    async with Relay(store.connect, table=TABLE, dispatcher=dispatch, **settings):
+        await until(lambda: 1 in begun)
+    assert begun[1] - begun[0] < 2.0

@@ -114,3 +114,12 @@ def test_errors_are_spelt_out_once() -> None:
 
 def test_there_is_nothing_to_spell_out_where_nothing_failed() -> None:
     assert not Outcomes(published=[row(1)], released=[row(2)]).spell_out()
+
+
+@pytest.mark.parametrize("most", range(8))
+def test_what_is_beyond_so_many_is_there_and_not_here_in_order(most: int) -> None:
+    whole = batch()
+    rest = whole.beyond(most)
+    assert (sequences(whole), sequences(rest)) == (list(range(1, 7))[:most], list(range(1, 7))[most:])
+    whole.add(rest)
+    assert sequences(whole) == [1, 2, 3, 4, 5, 6]

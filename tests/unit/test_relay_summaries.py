@@ -78,6 +78,15 @@ def test_no_character_is_split(character: str, max_bytes: int) -> None:
         "client_secret: 'hun\\'hunter2secret'",
         "aws_secret_access_key=hunter2secret",
         "ConnectionString: Endpoint=sb://x;SharedAccessKeyName=n;SharedAccessKey=hunter2secret",
+        'the answer was "{\\"user\\": \\"x\\", \\"password\\": \\"hunter2secret\\"}"',
+        'the answer was "{\\"password\\": \\"it is hunter2secret\\"}"',
+        "secret_key=hunter2secret",
+        "SecretKey: hunter2secret",
+        "user:hun/hunter2secret@rabbit:5672 refused",
+        "guest:hunter2secret@rabbit/ refused",
+        "password_hash=hunter2secret",
+        "Cookie: session=hunter2secret",
+        "auth=('user', 'hunter2secret')",
     ],
 )
 def test_secrets_are_left_out(text: str) -> None:

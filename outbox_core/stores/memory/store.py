@@ -15,6 +15,7 @@ from outbox_core.errors import ConfigError, StorageUnavailable
 from outbox_core.headers import NO_HEADERS
 from outbox_core.meta import DispatchedMessage, Meta
 from outbox_core.store import (
+    LAST_SEQUENCE,
     Claim,
     Failure,
     KeyId,
@@ -305,7 +306,7 @@ def _before(
                 row.sequence < span.before
                 and (row.sequence > floor or row.dead_at is not None)
                 and (row.lock_token not in own or row.id in claim.apart)
-                and not row.replays
+                and (not row.replays or (span.before == LAST_SEQUENCE and row.is_due(now, ttl)))
                 and (claim.dead_too or row.dead_at is None)
             ):
                 wait = 0.0 if row.id in claim.apart else _wait(row, now, ttl)

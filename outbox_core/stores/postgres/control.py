@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from asyncpg import Connection, Record
 
 CHANNEL: Final = "outbox"
+_LOCK_SHARE: Final = 0.9
+"""Of the time a statement has, for waiting for somebody else's lock: the session outlives the end of that wait, and the
+end of the statement's time it does not."""
 _logger: Final = logging.getLogger("outbox_core.relay")
 
 
@@ -89,7 +92,10 @@ class Control:
     async def _open(self) -> Connection:
         if self._connection is not None and self.is_open:
             return self._connection
-        connection = await self._sessions.dedicated(idle_session_timeout=str(round(self._idle_limit * 1000)))
+        connection = await self._sessions.dedicated(
+            idle_session_timeout=str(round(self._idle_limit * 1000)),
+            lock_timeout=str(round(self._timeout * _LOCK_SHARE * 1000)),
+        )
         try:
             if self._callback is not None and not self._sessions.pooled:
                 await connection.add_listener(CHANNEL, self._heard)

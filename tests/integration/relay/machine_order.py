@@ -9,11 +9,9 @@ from hypothesis.stateful import precondition, rule
 
 from outbox_core.identifiers import uuid7
 from outbox_core.message import NIL_UUID
-from outbox_core.store import Claim, KeyId, Leased, Predecessor, Row, Span
+from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, Leased, Predecessor, Row, Span
 from tests.integration.relay.machine import KEYS, LOCK_TTL, TABLE, Table
 from tests.integration.relay.model import Expected, Owner, heads, hidden_before
-
-LAST_SEQUENCE = 2**63 - 1
 
 
 class Order(Table):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from outbox_core.store import Claim, KeyId, Row
+from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, Row
 
 LEASE_ENDED = "TX.LEASE the lease before ended without an outcome"
 
@@ -69,7 +69,8 @@ def hidden_before(
     rows: Iterable[Expected], key: str, sequence: int, known: Collection[int], *, dead_too: bool
 ) -> Expected | None:
     """The first row of a key that has to be through before a later one goes; those in the same hand, whose sequences
-    are known there, are no matter."""
+    are known there, are no matter. With the last sequence of all it is what a key could be followed for, also a
+    replayed one, for which nobody waits."""
     found = [
         row
         for row in rows
@@ -77,6 +78,6 @@ def hidden_before(
         and row.sequence < sequence
         and (row.unresolved or (dead_too and row.state == "dead"))
         and row.sequence not in known
-        and not row.replays
+        and (not row.replays or (sequence == LAST_SEQUENCE and row.claimable))
     ]
     return min(found, key=lambda row: row.sequence, default=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from uuid import UUID, uuid4
@@ -14,14 +14,16 @@ import asyncpg
 import pytest
 
 from outbox_core import schema
+from outbox_core.errors import StorageUnavailable
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
-from outbox_core.observer import LeaderGained, PoolerDetected, Reconnecting
+from outbox_core.observer import LeaderGained, LeaderLost, PoolerDetected, Reconnecting
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
+from outbox_core.store import Claim, Leased
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
-from tests.integration.relay.bench import TABLE, TOPIC, Bench, Gate, until
+from tests.integration.relay.bench import QUICK, TABLE, TOPIC, Bench, Gate, until
 from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import Database
 
@@ -212,3 +214,121 @@ async def test_locked_tables_do_not_take_all_sessions(
         assert not [event for event in bench.heard.of(Reconnecting) if event.table.name == healthy]
         assert relay.state == "running"
     assert bool(bench.heard.of(PoolerDetected)) is pooled
+
+
+async def test_large_rows_that_somebody_keeps_locked_leave_room_for_others(bench: Bench) -> None:
+    gate = Gate()
+    async with bench.relay(gate, dispatch_timeout=5.0, lock_ttl=60.0, batch_bytes=2_000):
+        await bench.enqueue(*("x" * 900 + str(number) for number in range(8)))
+        await until(lambda: gate.inside >= 6)
+        async with held(bench, f"SELECT id FROM {TABLE} FOR UPDATE"):  # noqa: S608
+            gate.opened.set()
+            await bench.enqueue("later")
+
+            async def one_is() -> bool:
+                return (await bench.states()).get("published") == 1
+
+            await until(one_is, 5.0)
+        await become(bench, 5.0, published=9)
+
+
+async def test_locked_rows_are_looked_at_once_a_second_whatever_else_is_recorded(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, asked, gate = 0, PostgresStore.locked, Gate()
+
+    async def locked(self: PostgresStore, table: TableName, ids: Collection[UUID]) -> set[UUID]:
+        nonlocal looks
+        looks += 1
+        return await asked(self, table, ids)
+
+    monkeypatch.setattr(PostgresStore, "locked", locked)
+    async with bench.relay(gate, dispatch_timeout=5.0, lock_ttl=60.0):
+        await bench.enqueue("first")
+        await until(lambda: gate.inside == 1)
+        async with held(bench, row_of("min")):
+            gate.opened.set()
+            await until(lambda: looks > 0)
+            looks, began = 0, time.monotonic()
+            for number in range(50):
+                await bench.enqueue(number)
+                await become(bench, 3.0, in_flight=1, published=number + 1)
+            assert looks <= time.monotonic() - began + 2
+
+
+async def test_what_a_lost_claim_leased_is_given_back_but_for_a_row_that_somebody_keeps_locked(
+    bench: Bench,
+) -> None:
+    """Nor does anybody wait for that one."""
+    lost, arrived = asyncio.Event(), list[object]()
+    locker = await asyncpg.connect(bench.writers)
+
+    class Losing(PostgresStore):
+        async def claim(self, table: TableName, claim: Claim) -> Leased:
+            leased = await super().claim(table, claim)
+            if leased.count and not lost.is_set():
+                lost.set()
+                await locker.execute("BEGIN")
+                await locker.fetch(row_of("min"))
+                raise StorageUnavailable("the database connection was lost")
+            return leased
+
+    async def dispatch(message: DispatchedMessage) -> None:
+        arrived.append(message.json())
+
+    await bench.enqueue(*range(5))
+    store = Losing(bench.dsn, timeout=3.0, takeover=8.0)
+    try:
+        async with Relay(lambda: store, table=TABLE, dispatcher=dispatch, observers=[bench.heard], **QUICK):
+            await lost.wait()
+            await bench.enqueue("other")
+            await until(lambda: set(arrived) == {1, 2, 3, 4, "other"}, 5.0)
+            await locker.execute("ROLLBACK")
+            await until(lambda: 0 in arrived, 15.0)
+    finally:
+        await locker.close()
+    assert len(arrived) == 6
+
+
+async def test_a_drain_does_not_wait_for_ever_for_a_key_whose_first_message_somebody_keeps_locked(
+    bench: Bench,
+) -> None:
+    arrived = list[object]()
+
+    async def dispatch(message: DispatchedMessage) -> None:
+        arrived.append(message.json())
+
+    await bench.enqueue("first", "second", key="k")
+    await bench.enqueue("other")
+    async with held(bench, row_of("min")):
+        assert await bench.relay(dispatch).drain(timeout=10.0) == 1
+    assert arrived == ["other"]
+    assert await bench.relay(dispatch).drain(timeout=10.0) == 2
+    assert arrived == ["other", "first", "second"]
+
+
+async def test_a_tables_locked_leader_row_costs_no_other_table_its_leader(bench: Bench) -> None:
+    """They share a session, which outlives a wait for a lock."""
+    tables = ["a_outbox", "b_outbox"]
+    for table in tables:
+        await schema.create(bench.connection, table)
+    arrived = asyncio.Queue[object]()
+
+    async def deliver(message: DispatchedMessage) -> None:
+        arrived.put_nowait(message.json())
+
+    relay = Relay(
+        bench.dsn, tables=tables, dispatcher=deliver, observers=[bench.heard],
+        database_timeout=1.0, takeover=2.0, dispatch_timeout=2.0,
+    )  # fmt: skip
+    async with relay:
+        await until(lambda: len(bench.heard.of(LeaderGained)) == 2)
+        async with held(bench, "SELECT FROM outbox_leader WHERE table_name = 'a_outbox' FOR UPDATE"):
+            await until(lambda: bool(bench.heard.of(LeaderLost)), 5.0)
+            for number in range(20):
+                async with bench.connection.transaction():
+                    await Outbox("b_outbox").enqueue(bench.connection, Message(TOPIC, number))
+                async with asyncio.timeout(2.0):
+                    assert await arrived.get() == number
+                await until(lambda n=number: len(bench.heard.of(Reconnecting)) > min(n, 3), 5.0)
+        assert {event.table.name for event in bench.heard.of(LeaderLost)} == {"a_outbox"}

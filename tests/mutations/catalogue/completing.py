@@ -94,8 +94,8 @@ MUTATIONS: Final = (
         breaks="Outcomes wait for a row that somebody else keeps locked.",
         promise="What holds up one row's outcome holds up no other's.",
         file="outbox_core/relay/completer.py",
-        old="if await self._set_locked_aside(batch):",
-        new="if False:",
+        old="found = await self._aside.take_locked(batch)",
+        new="return False",
         tests=(
             "tests/integration/relay/test_locked_rows.py::test_one_locked_row_holds_up_no_others_outcome[False]",
         ),

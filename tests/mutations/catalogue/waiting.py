@@ -49,8 +49,8 @@ MUTATIONS: Final = (
         breaks="Each slice of a sweep begins at the beginning.",
         promise="What appears behind the claims that read on is found.",
         file=_SWEEP,
-        old="        self.place = last\n",
-        new="        self.place = BEGINNING\n",
+        old="        self.place = (last[0], last[1] + 1)",
+        new="        self.place = BEGINNING",
         tests=(f"{_UNIT}::test_what_appears_behind_is_found_while_a_destination_is_tried_again_and_again",),
     ),
     Mutation(

@@ -29,7 +29,15 @@
                         AND (message.tenant_id, message.key, sequence) < (span.tenant_id, span.key, span.before)
                         AND message.key IS NOT NULL AND published_at IS NULL AND dead_at IS NULL
                         AND (lock_token IS NULL OR lock_token <> ALL ($5::uuid[]) OR id = ANY ($7::uuid[]))
-                        AND replays = 0
+                        -- Replayed ones come before nobody, but whoever asks what a key has is told of them.
+                        AND (
+                            replays = 0
+                            OR (
+                                span.before = 9223372036854775807
+                                AND available_at <= now()
+                                AND (locked_at IS NULL OR locked_at < now() - make_interval(secs => $3))
+                            )
+                        )
                         AND ctid NOT IN (SELECT place FROM picked)
                     ORDER BY message.tenant_id, message.key, sequence
                     LIMIT 1

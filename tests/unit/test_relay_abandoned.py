@@ -1,0 +1,53 @@
+"""A row whose outcome the database refuses is left to the end of its lease, and keeps its place until then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from outbox_core.errors import StorageError
+from outbox_core.message import Message
+from outbox_core.meta import DispatchedMessage
+from outbox_core.relay import Relay
+from outbox_core.store import Failure, Lease
+from outbox_core.table import TableName
+from tests.integration.relay.bench import until
+from tests.unit.kept_store import KeptStore
+from tests.unit.relaying import QUICK, TABLE, put
+
+pytestmark = pytest.mark.asyncio
+TOPIC = "a.b.v1"
+
+
+class Refusing(KeptStore):
+    """A trigger of the application's lets no failure be recorded."""
+
+    refused = False
+
+    async def fail(self, table: TableName, failures: Sequence[Failure]) -> set[Lease]:
+        self.refused = True
+        raise StorageError("no")
+
+
+async def test_nobody_overtakes_one_whose_failure_could_not_be_recorded() -> None:
+    """Another row of the same claim is still in hand, so that its token is known as the relay's own."""
+    store, delivered, go_on = Refusing(), list[object](), asyncio.Event()
+
+    async def dispatch(message: DispatchedMessage) -> None:
+        if message.json() == "slow":
+            await go_on.wait()
+        if message.json() == 1 and message.meta.attempts == 1:
+            raise ValueError("not yet")
+        delivered.append(message.json())
+
+    settings = QUICK | {"dispatch_timeout": 3.0, "database_timeout": 0.5, "lock_ttl": 5.0, "takeover": 2.0}
+    await put(store, Message(TOPIC, "slow"), Message(TOPIC, 1, key="k"))
+    async with Relay(store.connect, table=TABLE, dispatcher=dispatch, **settings):
+        await until(lambda: store.refused)
+        await put(store, Message(TOPIC, 2, key="k"), Message(TOPIC, "other"))
+        await until(lambda: delivered == ["other"])
+        go_on.set()
+        await until(lambda: {1, 2} <= set(delivered), 15.0)
+    assert delivered == ["other", "slow", 1, 2]
