@@ -79,8 +79,11 @@ class Routing(Protocol):
     """A dispatcher that hands each message to one of several others, each with an outage of its own."""
 
     def route(self, topic: str, /) -> Dispatcher:
-        """The dispatcher for a topic, always the same. The relay remembers the answers for 10,000 topics, and
-        keeps one breaker per leaf."""
+        """The dispatcher for a topic, always the same; itself, to take the message by its own ``dispatch``.
+
+        The relay remembers the answers for 10,000 topics, and keeps one breaker per leaf. What it raises fails the
+        message, and so do routers that lead in a circle, or more than 10 of them one behind the other.
+        """
         ...
 
 
@@ -148,7 +151,7 @@ def as_dispatcher(value: Dispatcher | Callable[[DispatchedMessage], Awaitable[No
 
 def check_dispatcher(value: Dispatcher) -> None:
     """Refuse what could never deliver a message, or never answer a probe: a generator, a synchronous function, one that
-    takes other arguments.
+    takes other arguments; and a router that would have to be waited for.
 
     Whatever does not tell, such as a function in C or an object that is called, is believed.
     """
@@ -157,6 +160,13 @@ def check_dispatcher(value: Dispatcher) -> None:
         name = f"{type(value).__qualname__}.probe"
         _check_asynchronous(name, value.probe)
         _takes(f"{name} must take no argument,", value.probe)
+    if isinstance(value, Routing) and (
+        inspect.iscoroutinefunction(value.route) or inspect.iscoroutinefunction(type(value.route).__call__)
+    ):
+        raise ConfigError(
+            f"{type(value).__qualname__}.route is asynchronous, and nobody would wait for it: it must be a plain"
+            " function that returns a dispatcher at once; have at hand what it would look up before the relay starts"
+        )
 
 
 def check_dispatches(value: Dispatcher) -> None:

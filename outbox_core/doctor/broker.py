@@ -11,6 +11,7 @@ import anyio
 from outbox_core.dispatcher import Dispatcher, Inspecting, Managed, Probing, Routing, name_of
 from outbox_core.doctor.finding import Finding, Severity
 from outbox_core.errors import BrokerRefused, BrokerUnavailable, OutboxError
+from outbox_core.routes import leaf_of
 
 if TYPE_CHECKING:
     from outbox_core.doctor.case import TableCase
@@ -51,9 +52,10 @@ async def _examine(dispatcher: Dispatcher, topics: Sequence[str]) -> list[Findin
     places: list[tuple[str, Dispatcher]] = []
     for topic in topics:
         try:
-            leaf = dispatcher.route(topic) if isinstance(dispatcher, Routing) else dispatcher
-        except OutboxError as error:
-            findings.append(_no_place(topic, str(error)))
+            leaf = leaf_of(dispatcher, topic)
+        except Exception as error:  # a router of somebody else's may raise anything
+            told = isinstance(error, OutboxError)
+            findings.append(_no_place(topic, str(error) if told else f"unexpected {type(error).__name__}"))
             continue
         leaves[id(leaf)] = leaf
         places.append((topic, leaf))

@@ -23,6 +23,7 @@ from outbox_core.relay import clock
 from outbox_core.relay.bounded import ended_within
 from outbox_core.relay.breaker import Breaker, BreakerState
 from outbox_core.relay.summaries import why_failed
+from outbox_core.routes import leaf_of
 
 if TYPE_CHECKING:
     from outbox_core.meta import DispatchedMessage
@@ -206,13 +207,10 @@ class Leaves:
         self._listeners.append(listener)
 
     def of(self, topic: str) -> Leaf:
-        """The leaf for a topic. Raises what a router's own ``route`` raises."""
+        """The leaf for a topic. Raises what a router's own ``route`` raises, and what is wrong with its answer."""
         leaf = self._by_topic.get(topic)
         if leaf is None:
-            dispatcher: object = self._root
-            while isinstance(dispatcher, Routing):
-                dispatcher = dispatcher.route(topic)
-            leaf = self._leaf(_as_dispatcher(dispatcher))
+            leaf = self._leaf(leaf_of(self._root, topic))
             if len(self._by_topic) >= MOST_TOPICS:
                 self._forget_topics()
             leaf.topics.add(topic)
@@ -270,9 +268,3 @@ class Leaves:
 
 async def _asked(dispatcher: Probing) -> None:
     await dispatcher.probe()
-
-
-def _as_dispatcher(value: object) -> Dispatcher:
-    if not isinstance(value, Dispatcher):
-        raise TypeError(f"route() returned a {type(value).__name__}, which is not a dispatcher")
-    return value

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from unittest.mock import MagicMock
 from uuid import uuid4
 
 import pytest
 
 from outbox_core.dispatcher import Dispatcher
+from outbox_core.errors import ConfigError
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay.backoff import Backoff
 from outbox_core.relay.leaves import MOST_TOPICS, Leaves
+from outbox_core.routes import MOST_ROUTERS
 
 
 class Nobody:
@@ -43,6 +46,71 @@ def test_a_topic_is_routed_once_and_topics_without_end_are_forgotten() -> None:
     known = leaves.of("a.1").topics | leaves.of("a.2").topics
     assert 0 < len(known) <= MOST_TOPICS + 2
     assert leaves.of("orders.1") is leaves.of("a.1")
+
+
+class Passing(Nobody):
+    """A router that hands everything to one other, or gives up in a test when it is asked without end."""
+
+    def __init__(self, name: str, to: object = None) -> None:
+        self.name, self.to, self.asked = name, to, 0
+
+    def route(self, topic: str) -> Any:
+        self.asked += 1
+        if self.asked > 1000:
+            raise AssertionError("asked without end")
+        return self.to
+
+
+def leaves_of(root: Any) -> Leaves:
+    return Leaves(root, Backoff(1.0, 60.0, 0.0, lambda: 0.0), 30.0)
+
+
+def test_a_router_that_answers_with_itself_takes_the_message_itself() -> None:
+    router = Passing("own")
+    router.to = router
+    before = Passing("before", router)
+    assert leaves_of(router).of("a").dispatcher is router
+    assert leaves_of(before).of("a").dispatcher is router
+
+
+def test_routers_in_a_circle_are_found_out() -> None:
+    first, second, third = Passing("first"), Passing("second"), Passing("third")
+    first.to, second.to, third.to = second, third, second
+    with pytest.raises(ConfigError) as raised:
+        leaves_of(first).of("a.b")
+    assert str(raised.value) == (
+        "the routers lead in a circle with the topic 'a.b': first, second, third, second; one of them has to answer"
+        " with a dispatcher that is no router, or with itself to take the message"
+    )
+
+
+def chain(routers: int) -> Any:
+    to: Any = Nobody()
+    for number in range(routers, 0, -1):
+        to = Passing(f"r{number}", to)
+    return to
+
+
+def test_routers_one_behind_the_other_are_bounded() -> None:
+    assert isinstance(leaves_of(chain(MOST_ROUTERS)).of("a").dispatcher, Nobody)
+    with pytest.raises(ConfigError) as raised:
+        leaves_of(chain(MOST_ROUTERS + 1)).of("a.b")
+    assert str(raised.value).startswith(
+        "the topic 'a.b' leads through more than 10 routers: r1, r2, r3, r4, r5, r6, r7, r8, r9, r10, r11; "
+    )
+    with pytest.raises(ConfigError, match="more than 10 routers: MagicMock, MagicMock, "):
+        leaves_of(MagicMock()).of("a.b")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_router_that_answers_with_something_to_be_awaited() -> None:
+    async def later() -> Nobody:
+        return Nobody()
+
+    with pytest.raises(
+        ConfigError, match=r"route\(\) returned a coroutine, which is not a dispatcher; .* plain function"
+    ):
+        leaves_of(Passing("late", later())).of("a")
 
 
 class Some:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import nats
 import pytest
@@ -12,6 +13,7 @@ from nats.aio.client import Client
 from outbox_core import Message, Outbox
 from outbox_core.dispatchers.router import Router
 from outbox_core.doctor import Finding, Severity
+from outbox_core.meta import DispatchedMessage
 from tests.integration.doctor.ward import TABLE, Ward
 from tests.integration.relay.bench import ignore
 from tests.services.nats import NatsServer
@@ -91,3 +93,37 @@ async def test_a_function_cannot_be_asked(ward: Ward) -> None:
     assert about(found, "broker") == [Severity.NOTE]
     (missing,) = [finding for finding in found if finding.check == "destination"]
     assert "billing.invoice.sent.v1" in missing.title
+
+
+class Routes:
+    """A router whose answers are the test's; it answers probes as one that takes messages itself."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self.answers = answers
+
+    async def dispatch(self, message: DispatchedMessage, /) -> None: ...
+
+    async def probe(self) -> None: ...
+
+    def route(self, topic: str, /) -> Any:
+        return self.answers[topic]
+
+
+async def test_routers_are_followed_to_where_they_lead(ward: Ward) -> None:
+    """As a relay follows them: behind one another, to themselves, and never in circles."""
+    inner, outer = Routes({}), Routes({})
+    inner.answers = {"to.itself": inner, "in.circles": outer}
+    outer.answers = {"to.itself": inner, "in.circles": inner, "to.nothing": "a string"}
+    for topic in ("to.itself", "in.circles", "to.nothing", "not.there"):
+        await enqueue(ward, topic)
+    found = await ward.diagnose(dispatcher=outer)
+    assert about(found, "broker") == [Severity.OK]
+    titles = sorted(finding.title for finding in found if finding.check == "destination")
+    assert [title.partition(": ")[0] for title in titles] == [
+        "in.circles has nowhere to go",
+        "not.there has nowhere to go",
+        "to.nothing has nowhere to go",
+    ]
+    assert "the routers lead in a circle with the topic 'in.circles': Routes, Routes, Routes; " in titles[0]
+    assert "unexpected KeyError" in titles[1]
+    assert "route() returned a str, which is not a dispatcher" in titles[2]

@@ -325,25 +325,39 @@ async def test_a_router_that_cannot_route_one_topic_fails_that_topic_alone(bench
         def probe(self) -> None:
             pass
 
+    class Circle(Leaf):
+        def route(self, topic: str, /) -> Any:
+            return router
+
     class Router(Leaf):
-        leaf, wrong = Leaf(), Wrong()
+        leaf, wrong, circle = Leaf(), Wrong(), Circle()
 
         def route(self, topic: str, /) -> Any:
             if topic == "no.such":
                 raise LookupError("nothing is mapped to no.such")
             if topic == "wrong.probe":
                 return self.wrong
+            if topic == "in.circles":
+                return self.circle
+            if topic == "my.own":
+                return self
             return "a string" if topic == "not.one" else self.leaf
 
     await bench.enqueue(1, topic="no.such")
     await bench.enqueue(2, topic="not.one")
     await bench.enqueue(3, topic="wrong.probe")
     await bench.enqueue(4)
-    async with bench.relay(Router(), max_attempts=2):
-        assert await bench.settled() == {"dead": 2, "published": 2}
+    await bench.enqueue(5, topic="in.circles")
+    await bench.enqueue(6, topic="my.own")
+    router = Router()
+    async with bench.relay(router, max_attempts=2):
+        assert await bench.settled() == {"dead": 3, "published": 3}
+    cure = "one of them has to answer with a dispatcher that is no router, or with itself to take the message"
     assert [row["last_error"] for row in await bench.rows()] == [
         "UNKNOWN.LOOKUPERROR LookupError: nothing is mapped to no.such",
-        "UNKNOWN.TYPEERROR TypeError: route() returned a str, which is not a dispatcher",
+        "CONFIG.INVALID route() returned a str, which is not a dispatcher",
         None,  # a probe is for outages: what is wrong with it costs no message that can be delivered
+        None,
+        f"CONFIG.INVALID the routers lead in a circle with the topic 'in.circles': Router, Circle, Router; {cure}",
         None,
     ]

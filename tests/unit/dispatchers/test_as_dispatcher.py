@@ -166,6 +166,16 @@ class WindowsOfNothing(Plain):
     async def dispatch_many(self, *, deadline: float) -> Any: ...
 
 
+class AsynchronousRouter(Plain):
+    async def route(self, topic: str) -> Plain:
+        return self
+
+
+class CalledRouter(Plain):
+    def __init__(self) -> None:
+        self.route = Called()
+
+
 async def takes_two(message: DispatchedMessage, table: str) -> None: ...
 
 
@@ -187,6 +197,11 @@ WRONG = [
         r"dispatch_many must take the messages, and deadline as a keyword, and takes \(messages: .*\)",
     ),
     (WindowsOfNothing(), r"dispatch_many must take the messages, .* and takes \(\*, deadline: .*\)"),
+    (
+        AsynchronousRouter(),
+        r"AsynchronousRouter\.route is asynchronous, and nobody would wait for it: .* plain",
+    ),
+    (CalledRouter(), r"CalledRouter\.route is asynchronous"),
     (takes_two, r"takes_two must take one argument, the message, and takes \(message: .*, table: .*\)"),
     (synchronous, r"synchronous is not a dispatcher: pass an object with `async def dispatch\(message\)`"),
     (Plain, r"Plain is a class: pass an instance of it"),
