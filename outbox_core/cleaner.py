@@ -13,7 +13,7 @@ import anyio
 
 from outbox_core.errors import ConfigError, RetentionZero, StorageError
 from outbox_core.identifiers import uuid7
-from outbox_core.observer import Cleaned, Event, Observer, Reconnecting
+from outbox_core.observer import Cleaned, Event, Observer, Reconnecting, tell
 from outbox_core.store import BEGINNING, Place
 from outbox_core.table import TableName
 from outbox_core.upkeep import Cleanable, Cleaning, Kept, Order, Sweep, Swept, Upkeep
@@ -220,10 +220,4 @@ class Cleaner:
             self._observe(Cleaned(self.table, published, dead, seconds))
 
     def _observe(self, event: Event) -> None:
-        for observer in self._observers:
-            try:
-                observer(event)
-            except Exception:
-                _logger.exception(
-                    "the observer %s failed on %s", type(observer).__name__, type(event).__name__
-                )
+        tell(self._observers, event, _logger)

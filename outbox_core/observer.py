@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from outbox_core.table import TableName
 
 _logger: Final = logging.getLogger(__name__)
+_FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,16 +204,24 @@ class Stopped(Event):
 class Observer(Protocol):
     """Whoever listens. Called on the event loop, between database and broker calls: return at once.
 
-    Whatever an observer raises is logged and dropped; it cannot break the relay.
+    Whatever an observer raises is logged and dropped; it cannot break the relay. Only KeyboardInterrupt and SystemExit
+    go through, and end the process.
     """
 
     def __call__(self, event: Event, /) -> None: ...
 
 
-def tell(observers: Sequence[Observer], event: Event) -> None:
+def tell(observers: Sequence[Observer], event: Event, logger: logging.Logger = _logger) -> None:
     """Pass an event on to everyone; what one of them raises is logged and dropped."""
     for observer in observers:
         try:
             observer(event)
-        except Exception:
-            _logger.exception("the observer %s failed on %s", type(observer).__name__, type(event).__name__)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # nothing is waited for here: a cancellation, too, is the observer's own
+            logger.exception("the observer %s failed on %s", _shown(observer), type(event).__name__)
+
+
+def _shown(observer: Observer) -> str:
+    """A function by its own name, an object by its class; it is not asked itself, as it may raise once more."""
+    return observer.__qualname__ if isinstance(observer, _FUNCTIONS) else type(observer).__qualname__

@@ -26,7 +26,7 @@ from outbox_core.letters import (
     Page,
     Plan,
 )
-from outbox_core.observer import Discarded, Observer, Replayed
+from outbox_core.observer import Discarded, Observer, Replayed, tell
 from outbox_core.table import TableName
 from outbox_core.upkeep import Kept, Order, Upkeep
 
@@ -238,11 +238,8 @@ class DeadLetters:
 
     def _tell(self, record: AuditRecord, rows: int) -> None:
         kind = Discarded if record.action is Action.DISCARD else Replayed
-        for observer in self._observers if rows else ():
-            try:
-                observer(kind(self.table, rows, record.actor, record.id))
-            except Exception:
-                _logger.exception("the observer %s failed on %s", type(observer).__name__, kind.__name__)
+        if rows:
+            tell(self._observers, kind(self.table, rows, record.actor, record.id), _logger)
 
 
 def _order(order_id: UUID, actor: str, reason: str) -> Order:

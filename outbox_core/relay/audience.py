@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from outbox_core.observer import Event, Published
+from outbox_core.observer import Event, Published, tell
 
 if TYPE_CHECKING:
     from outbox_core.observer import Observer
@@ -26,10 +25,4 @@ class Audience:
         """Pass an event on to everyone; what one of them raises is logged and dropped."""
         if isinstance(event, Published):
             self.published += len(event.messages)
-        for observer in self._observers:
-            try:
-                observer(event)
-            except (Exception, asyncio.CancelledError):
-                _logger.exception(
-                    "the observer %s failed on %s", type(observer).__name__, type(event).__name__
-                )
+        tell(self._observers, event, _logger)

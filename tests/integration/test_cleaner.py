@@ -268,14 +268,17 @@ async def test_a_disabled_cleaner_does_nothing(yard: Yard) -> None:
     assert await yard.states() == {"published": 1}
 
 
-async def test_an_observer_that_fails_does_not_break_it(yard: Yard, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [ValueError(), GeneratorExit()])
+async def test_an_observer_that_fails_does_not_break_it(
+    yard: Yard, error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
     await yard.add("published")
 
     def broken(event: Event) -> None:
-        raise ValueError
+        raise error
 
     assert (await Cleaner(yard.upkeep, TABLE, MINUTE, observers=[broken]).clean()).published == 1
-    assert "observer" in caplog.text
+    assert f"the observer {broken.__qualname__} failed on Cleaned" in caplog.text
 
 
 async def test_a_relay_cleans_its_tables(yard: Yard) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from outbox_core.dead_letters import Action, DeadLetters, Filter, Plan
 from outbox_core.errors import ConfigError, PlanMismatch
-from outbox_core.observer import Discarded, Replayed
+from outbox_core.observer import Discarded, Event, Replayed
 from outbox_core.stores.postgres.upkeep import PostgresUpkeep
 from tests.integration.relay.bench import until
 from tests.integration.yard import ALL, BECAUSE, TABLE, Yard, replays
@@ -157,6 +157,20 @@ async def test_published_messages_in_many_batches(yard: Yard) -> None:
     outcome = await yard.letters.replay(plan, **BECAUSE)
     assert (outcome.changed, outcome.record.batches) == (1200, 3)
     assert await replays(yard) == {1: 1200}
+
+
+@pytest.mark.parametrize("error", [ValueError(), GeneratorExit()])
+async def test_an_observer_that_fails_does_not_break_it(
+    yard: Yard, error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(event: Event) -> None:
+        raise error
+
+    await yard.add("dead")
+    letters = DeadLetters(yard.upkeep, TABLE, observers=[broken, yard.heard.append])
+    assert (await letters.replay(await letters.plan(ALL), **BECAUSE)).changed == 1
+    assert [type(event) for event in yard.heard] == [Replayed]
+    assert f"the observer {broken.__qualname__} failed on Replayed" in caplog.text
 
 
 async def test_behind_a_transaction_pooler(yard: Yard, database: Database, pgbouncer: PgBouncer) -> None:

@@ -70,7 +70,13 @@ async def test_a_lease_that_was_lost_to_a_later_one_of_the_same_relay_is_told(be
     assert (lost.message.attempts, lost.write) == (1, "publish")
 
 
-@pytest.mark.parametrize("error", [RuntimeError("no"), asyncio.CancelledError(), AssertionError()])
+class Odd(BaseException):
+    """Not an Exception."""
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("no"), asyncio.CancelledError(), AssertionError(), GeneratorExit(), Odd()]
+)
 async def test_observers_cannot_break_the_relay(
     bench: Bench, error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -81,7 +87,7 @@ async def test_observers_cannot_break_the_relay(
     async with bench.relay(Varied(), observers=[broken]) as relay:
         assert await bench.settled() == {"published": 3, "dead": 1}
         assert relay.state == "running"
-    assert f"the observer {type(broken).__name__} failed on LeaderGained" in caplog.text
+    assert f"the observer {broken.__qualname__} failed on LeaderGained" in caplog.text
     heard = {type(event) for event in bench.heard.events}
     assert {events.Claimed, events.Published, events.Dead, events.Stopped} <= heard
 
