@@ -14,6 +14,7 @@ from outbox_core.dispatcher import BatchDispatcher, Dispatcher, Outcome, Probing
 from outbox_core.dispatchers.failures import joined_targets
 from outbox_core.dispatchers.targets import Targets
 from outbox_core.errors import ConfigError, InvalidDispatcherReturn, ProviderError
+from outbox_core.outcomes import outcomes_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -108,10 +109,8 @@ class FanOut:
         windows: dict[int, Sequence[Outcome]] = {}
 
         async def one(target: Dispatcher) -> None:
-            outcomes = await cast("BatchDispatcher", target).dispatch_many(messages, deadline=deadline)
-            if len(outcomes) != len(messages):
-                raise InvalidDispatcherReturn(name_of(target), outcomes)
-            windows[id(target)] = outcomes
+            returned = await cast("BatchDispatcher", target).dispatch_many(messages, deadline=deadline)
+            windows[id(target)] = outcomes_of(name_of(target), returned, len(messages))
 
         for target, failure in zip(self._targets.distinct, await self._all(one), strict=True):
             if failure is not None:

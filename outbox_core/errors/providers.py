@@ -31,14 +31,20 @@ class BrokerRefused(BrokerUnavailable):
 
 
 class InvalidDispatcherReturn(ProviderError):
-    """Raised when a dispatcher returns something instead of None: a false success must not pass for a true one."""
+    """Raised when a dispatcher returns something instead of None, or from ``dispatch_many`` anything but an outcome for
+    each message: a false success must not pass for a true one.
+
+    ``from_many`` says what ``dispatch_many`` returned, and what to return instead.
+    """
 
     code: ClassVar[str] = "PROVIDER.INVALID_RETURN"
 
-    def __init__(self, dispatcher: str, returned: object) -> None:
+    def __init__(self, dispatcher: str, returned: object, *, from_many: str | None = None) -> None:
         super().__init__(
             f"the dispatcher {dispatcher} returned a {type(returned).__name__}; it must return None once the"
             " destination has acknowledged the message, and raise otherwise"
+            if from_many is None
+            else f"dispatch_many of {dispatcher} returned {from_many}"
         )
 
 

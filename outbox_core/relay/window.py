@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from outbox_core.errors import InvalidDispatcherReturn
+from outbox_core.outcomes import outcomes_of
 
 if TYPE_CHECKING:
     from outbox_core.dispatcher import BatchDispatcher, Outcome
@@ -17,21 +17,12 @@ async def dispatch_window(leaf: Leaf, rows: Sequence[Row], deadline: float) -> S
     """Dispatch rows together; the outcomes in their order."""
     dispatcher = cast("BatchDispatcher", leaf.dispatcher)
     try:
-        outcomes = await dispatcher.dispatch_many([row.message for row in rows], deadline=deadline)
-        checked = [_checked(leaf, outcome) for outcome in outcomes]
-        if len(checked) != len(rows):
-            raise InvalidDispatcherReturn(leaf.name, outcomes)
+        returned = await dispatcher.dispatch_many([row.message for row in rows], deadline=deadline)
+        return outcomes_of(leaf.name, returned, len(rows))
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # whatever a dispatcher raises is the messages' outcome
         return [error] * len(rows)
-    return checked
-
-
-def _checked(leaf: Leaf, outcome: object) -> Outcome:
-    if outcome is None or isinstance(outcome, BaseException):
-        return outcome
-    return InvalidDispatcherReturn(leaf.name, outcome)
 
 
 def acknowledged_first(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> Sequence[tuple[Row, Outcome]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -54,12 +55,31 @@ class Windows:
         return self._answer(messages)
 
 
+RETURNED = f"{InvalidDispatcherReturn.code} dispatch_many of Windows returned "
+A_LIST = "; return a list with one outcome for each message, in order: None or the exception"
+ONE_FOR_EACH = "; return one for each, in order: None or the exception"
+OUTCOME = (
+    " as an outcome; each is None, once the destination has acknowledged its message, or the exception itself"
+)
+
+
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (Sized, "UNKNOWN.TYPEERROR"),
-        (Breaking, "UNKNOWN.LOOKUPERROR"),
-        (Longer, InvalidDispatcherReturn.code),
+        (lambda _: None, f"{RETURNED}None{A_LIST}"),
+        (lambda _: True, f"{RETURNED}a bool{A_LIST}"),
+        (lambda _: {1: None, 2: None}, f"{RETURNED}a dict{A_LIST}"),
+        (lambda _: {1, 2}, f"{RETURNED}a set{A_LIST}"),
+        (lambda _: "ok", f"{RETURNED}a str{A_LIST}"),
+        (Sized, f"{RETURNED}a Sized{A_LIST}"),
+        (lambda _: [], f"{RETURNED}a list of 0 outcomes for 2 messages{ONE_FOR_EACH}"),
+        (lambda _: [None], f"{RETURNED}a list of 1 outcome for 2 messages{ONE_FOR_EACH}"),
+        (lambda _: (None,) * 5, f"{RETURNED}a tuple of more than 2 outcomes for 2 messages{ONE_FOR_EACH}"),
+        (Longer, f"{RETURNED}a Longer of more than 2 outcomes for 2 messages{ONE_FOR_EACH}"),
+        (lambda _: repeat(None), f"{RETURNED}a repeat of more than 2 outcomes for 2 messages{ONE_FOR_EACH}"),
+        (lambda messages: [True for _ in messages], f"{RETURNED}a bool{OUTCOME}"),
+        (lambda messages: [ValueError for _ in messages], f"{RETURNED}a type{OUTCOME}"),
+        (Breaking, "UNKNOWN.LOOKUPERROR LookupError: lost"),
     ],
 )
 async def test_an_answer_that_is_not_an_outcome_for_each_is_the_messages_failure(
@@ -72,4 +92,11 @@ async def test_an_answer_that_is_not_an_outcome_for_each_is_the_messages_failure
     ) as relay:
         await until(lambda: all(row.dead_at is not None for row in rows(store)), 5.0)
         assert relay.state == "running"
-    assert all((row.last_error or "").startswith(f"{error} ") for row in rows(store))
+    assert [row.last_error for row in rows(store)] == [error] * 2
+
+
+async def test_an_answer_that_is_made_one_by_one_will_do() -> None:
+    store = MemoryStore()
+    await put(store, Message("a.b.v1", 1), Message("a.b.v1", 2))
+    windows = Windows(lambda messages: (None for _ in messages))
+    assert await Relay(lambda: store, table=TABLE, dispatcher=windows, **QUICK).drain() == 2

@@ -61,7 +61,8 @@ async def test_an_outcome_that_is_neither_none_nor_an_error(bench: Bench, outcom
     window = Windows(lambda messages: [outcome if m.payload == BAD else None for m in messages])
     state, error = await outcome_of_the_bad_one(bench, window)
     assert state == "dead"
-    assert error.startswith("PROVIDER.INVALID_RETURN the dispatcher Windows returned a ")
+    returned = f"PROVIDER.INVALID_RETURN dispatch_many of Windows returned a {type(outcome).__name__} as an outcome; "
+    assert error.startswith(returned)
 
 
 @pytest.mark.parametrize("answer", [lambda _: None, lambda m: [None] * (len(m) + 1), lambda _: object()])
@@ -71,6 +72,8 @@ async def test_a_window_without_an_outcome_for_each_message_acknowledges_none(
     await bench.enqueue(1, 2)
     async with bench.relay(Windows(answer), max_attempts=2):
         assert await bench.settled() == {"dead": 2}
+    for row in await bench.rows():
+        assert row["last_error"].startswith("PROVIDER.INVALID_RETURN dispatch_many of Windows returned ")
 
 
 class Odd(BaseException):

@@ -100,14 +100,33 @@ async def test_a_target_that_fails_as_a_whole_fails_each_message() -> None:
         async def dispatch_many(
             self, messages: Sequence[DispatchedMessage], /, *, deadline: float
         ) -> Sequence[Outcome]:
+            if len(messages) == 1:
+                return None  # type: ignore[return-value]
             if len(messages) == 2:
                 return [None]
+            if len(messages) == 4:
+                return [None, True, None, None]  # type: ignore[list-item]
             raise ProviderError("no channel")
 
     fan_out = FanOut([RecordingBatchDispatcher(), Broken()])
     assert isinstance(fan_out, BatchDispatcher)
     short = await fan_out.dispatch_many(samples("a.b", 2), deadline=anyio.current_time() + 5)
     assert [type(outcome) for outcome in short] == [InvalidDispatcherReturn] * 2
+    assert str(short[0]).startswith(
+        "dispatch_many of RecordingBatchDispatcher returned a list of 1 outcome for 2 messages; "
+    )
+    (none,) = await fan_out.dispatch_many(samples("a.b", 1), deadline=anyio.current_time() + 5)
+    assert str(none).startswith("dispatch_many of RecordingBatchDispatcher returned None; return a list ")
+    wrong = await fan_out.dispatch_many(samples("a.b", 4), deadline=anyio.current_time() + 5)
+    assert [type(outcome) for outcome in wrong] == [
+        type(None),
+        InvalidDispatcherReturn,
+        type(None),
+        type(None),
+    ]
+    assert str(wrong[1]).startswith(
+        "dispatch_many of RecordingBatchDispatcher returned a bool as an outcome; "
+    )
     broken = await fan_out.dispatch_many(samples("a.b", 3), deadline=anyio.current_time() + 5)
     assert [str(outcome) for outcome in broken] == ["no channel"] * 3
 
