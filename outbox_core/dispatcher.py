@@ -50,7 +50,9 @@ class BatchDispatcher(Dispatcher, Protocol):
     ) -> Sequence[Outcome]:
         """Dispatch a window and return one outcome per message, in order, by ``deadline`` (of ``anyio.current_time``).
 
-        A failure of one message does not cost the others. What is still open at the deadline is `DispatchTimeout`.
+        A failure of one message does not cost the others: it is returned, as that message's outcome. What is raised is
+        the outcome of every message of the window, so that a `PermanentError` raised makes all of them dead. What is
+        still open at the deadline is `DispatchTimeout`.
         """
         ...
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from outbox_core.errors import InvalidDispatcherReturn
+from outbox_core.errors import InvalidDispatcherReturn, PermanentError
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
@@ -93,6 +93,18 @@ async def test_an_answer_that_is_not_an_outcome_for_each_is_the_messages_failure
         await until(lambda: all(row.dead_at is not None for row in rows(store)), 5.0)
         assert relay.state == "running"
     assert [row.last_error for row in rows(store)] == [error] * 2
+
+
+async def test_what_is_raised_is_the_outcome_of_every_message() -> None:
+    def refuse(messages: Sequence[DispatchedMessage]) -> object:
+        raise PermanentError("one of them is bad")
+
+    store = MemoryStore()
+    await put(store, Message("a.b.v1", 1), Message("a.b.v1", 2))
+    assert await Relay(lambda: store, table=TABLE, dispatcher=Windows(refuse), **QUICK).drain() == 0
+    assert [(row.dead_at is not None, row.attempts, row.last_error) for row in rows(store)] == [
+        (True, 1, "PROVIDER.PERMANENT one of them is bad")
+    ] * 2
 
 
 async def test_an_answer_that_is_made_one_by_one_will_do() -> None:
