@@ -181,11 +181,15 @@ class Election(Protocol):
     """The leadership of one table. Methods are called one at a time."""
 
     async def campaign(self) -> int | None:
-        """Try to become the leader without waiting for the present one; the new, higher term if it worked."""
+        """Try to become the leader without waiting for the present one; the new, higher term if it worked.
+
+        None says that somebody else leads. Where nobody could, because the record of the leadership is gone, it raises
+        `StorageError`.
+        """
         ...
 
     async def heartbeat(self, term: int) -> bool:
-        """Say that the leader lives; false when the term is over."""
+        """Say that the leader lives; false when the term is over. `StorageError` when its record is gone."""
         ...
 
     async def resign(self, term: int) -> None:

@@ -230,6 +230,7 @@ class Relay:
             dsn,
             timeout=settings.database_timeout,
             takeover=settings.takeover,
+            elections=settings.single_active,
             size=size,
             name=f"outbox:{self.tables[0]}",
             connect=connect,

@@ -112,6 +112,22 @@ async def require(connection: Connection, table: str | TableName) -> int:
     return recorded
 
 
+async def require_leader(connection: Connection, table: str | TableName, *, row: bool) -> None:
+    """Make sure that the leader table is there, which every claim names, and with ``row`` the table's row in it,
+    without which nobody can lead. Raises `SchemaMismatch` with the statements that mend it.
+
+    To a role that may not read the leader table, the row counts as there.
+    """
+    name = TableName.parse(table)
+    leader = TableName(name.schema, LEADER_TABLE)
+    there = await has_leader_row(connection, name) if row else await relation_exists(connection, leader)
+    if there is False:
+        async with plain_search_path(connection):
+            differences = await _shared(connection, leader, LEADER)
+            differences += await _leader_row(connection, name) if row else []
+        Report(name, None, tuple(differences)).raise_if_different()
+
+
 def _is_foreign(relation: Relation) -> bool:
     """Whether most of what makes an outbox is not there at all."""
     missing = OUTBOX.columns.keys() - relation.columns.keys()

@@ -13,11 +13,12 @@ from uuid import uuid4
 import anyio
 import asyncpg
 
-from outbox_core.errors import InvalidTableName, StorageUnavailable
+from outbox_core.errors import InvalidTableName, StorageError, StorageUnavailable
 from outbox_core.stores.postgres.advisory import lock_key
 from outbox_core.stores.postgres.sessions import BROKEN, Sessions, close, is_sound_after, summary
 from outbox_core.stores.postgres.shield import shielded
 from outbox_core.stores.postgres.sql import query
+from outbox_core.stores.postgres.translation import unelected, without_leader_row
 from outbox_core.table import TableName
 
 if TYPE_CHECKING:
@@ -54,9 +55,11 @@ class Control:
     def listen(self, callback: Callable[[TableName | None], None]) -> None:
         self._callback = callback
 
-    async def fetch(self, statement: str, *parameters: object) -> list[Record]:
-        """Run one statement on the control session."""
-        return await shielded(self._fetch(statement, parameters))
+    async def fetch(
+        self, statement: str, *parameters: object, table: TableName | None = None
+    ) -> list[Record]:
+        """Run one statement on the control session, one of an election if it is about a ``table``."""
+        return await shielded(self._fetch(statement, parameters, table))
 
     async def try_lock(self, table: TableName) -> bool:
         """Take the table's session lock, or find that this very session holds it already."""
@@ -76,7 +79,9 @@ class Control:
     def abort(self) -> None:
         self._drop()
 
-    async def _fetch(self, statement: str, parameters: Sequence[object]) -> list[Record]:
+    async def _fetch(
+        self, statement: str, parameters: Sequence[object], table: TableName | None
+    ) -> list[Record]:
         async with self._lock:
             try:
                 connection = await self._open()
@@ -85,6 +90,8 @@ class Control:
                 # What is wrong with one table is no reason to give up the locks of the others.
                 if not (isinstance(error, asyncpg.PostgresError) and is_sound_after(error)):
                     self._drop()
+                if isinstance(error, asyncpg.PostgresError) and table is not None:
+                    raise unelected(error, table) from error
                 if isinstance(error, BROKEN):
                     raise StorageUnavailable(f"the control session failed: {summary(error)}") from error
                 raise
@@ -135,7 +142,10 @@ class PostgresElection:
 
     async def campaign(self) -> int | None:
         if self._sessions.pooled:
-            if (await self._ask("silence", self._takeover))[0][0]:
+            silent, has_row = (await self._ask("silence", self._takeover))[0]
+            if not has_row:
+                raise without_leader_row(self._table)
+            if silent:
                 await self._end_stuck_claims()
             rows = await self._ask("campaign", self._control.holder, self._takeover)
         elif self._is_locked or await self._control.try_lock(self._table):
@@ -143,6 +153,8 @@ class PostgresElection:
             async with self._unlocked_unless_led():
                 await self._end_stuck_claims()
                 rows = await self._ask("campaign", self._control.holder, None)
+                if not rows:  # who has the lock is refused by nobody
+                    raise without_leader_row(self._table)
         else:
             return None
         return rows[0][0] if rows else None
@@ -154,6 +166,8 @@ class PostgresElection:
     async def heartbeat(self, term: int) -> bool:
         async with self._unlocked_unless_led():
             alive = bool(await self._ask("heartbeat", term))
+            if not alive and not (await self._ask("silence", self._takeover))[0][1]:
+                raise without_leader_row(self._table)
         if alive and not self._sessions.pooled and not self._is_locked:
             raise StorageUnavailable("the session that held the leader's lock was lost")
         return alive
@@ -169,8 +183,8 @@ class PostgresElection:
         """Whoever cannot lead does not keep others from it: the session may live on, for other tables' sake."""
         try:
             yield
-        except StorageUnavailable:
-            with suppress(StorageUnavailable):
+        except StorageError:
+            with suppress(StorageError):
                 await self._unlock()
             raise
 
@@ -190,8 +204,8 @@ class PostgresElection:
 
     async def _ask(self, statement: str, *parameters: object) -> list[Record]:
         if not self._sessions.pooled:
-            return await self._control.fetch(query(statement, self._table), *parameters)
+            return await self._control.fetch(query(statement, self._table), *parameters, table=self._table)
         try:
             return await self._sessions.fetch(query(statement, self._table), *parameters, patient=True)
         except asyncpg.PostgresError as error:
-            raise StorageUnavailable(f"the database did not hold the election: {summary(error)}") from error
+            raise unelected(error, self._table) from error

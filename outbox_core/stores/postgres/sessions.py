@@ -101,7 +101,8 @@ class Sessions:
         self._connecting: set[anyio.CancelScope] = set()
         self._closed = False
         self._hosts = Hosts(dsn, self._connect)
-        self._where = f" at {address(dsn, self._connect)}"
+        self.where = f" at {address(dsn, self._connect)}"
+        """What an error says of where the database is, until the relay has started."""
         self._started = False
         self._planner = PLANNER
         self.pooled = False
@@ -114,7 +115,7 @@ class Sessions:
     def started(self) -> None:
         """From now on errors do not say where the database is: whoever runs the relay knows, and others may read. And
         whatever keeps a connection from being made is taken for trouble that passes: one could be made before."""
-        self._where = ""
+        self.where = ""
         self._started = True
 
     async def detect(self) -> None:
@@ -270,7 +271,7 @@ class Sessions:
             if task is None or task.cancelling():
                 raise
             raise StorageUnavailable(
-                f"cannot connect to the database{self._where}: what gives the password ended with CancelledError:"
+                f"cannot connect to the database{self.where}: what gives the password ended with CancelledError:"
                 " what it waited for was cancelled, and not by the relay"
             ) from error
         except Exception as error:
@@ -280,12 +281,12 @@ class Sessions:
                 raise
             if isinstance(error, TimeoutError):
                 self._hosts.was_silent(asked_first)
-            refused = refusal(error, self._where, connected_before=self._started)
+            refused = refusal(error, self.where, connected_before=self._started)
             raise refused from (None if may_quote(error) else error)
         if connection is None:
             self._hosts.was_silent(asked_first)
             raise StorageUnavailable(
-                f"cannot connect to the database{self._where}: no answer, or the relay is going"
+                f"cannot connect to the database{self.where}: no answer, or the relay is going"
             )
         self._open_ones.add(connection)
         return connection

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from outbox_core.errors import PermissionDenied
-from outbox_core.schema.verification import require
+from outbox_core.schema.verification import require, require_leader
 from outbox_core.store import (
     Claim,
     Failure,
@@ -23,8 +23,9 @@ from outbox_core.store import (
     Tick,
 )
 from outbox_core.stores.postgres.control import Control, PostgresElection
+from outbox_core.stores.postgres.readiness import check_schema
 from outbox_core.stores.postgres.rows import leased
-from outbox_core.stores.postgres.sessions import Sessions, close
+from outbox_core.stores.postgres.sessions import Sessions
 from outbox_core.stores.postgres.sql import query
 from outbox_core.stores.postgres.translation import translated
 from outbox_core.stores.postgres.upkeep import PostgresUpkeep
@@ -41,7 +42,8 @@ class PostgresStore:
     """Messages in PostgreSQL, for any number of tables, on ``size`` sessions and one more for control.
 
     ``connect`` is passed to ``asyncpg.connect`` untouched: TLS contexts, passwords, hosts. ``timeout`` bounds every
-    statement, and ``takeover`` says after how many seconds a leader that has fallen silent is replaced.
+    statement, and ``takeover`` says after how many seconds a leader that has fallen silent is replaced. Who holds no
+    ``elections`` needs no row in the leader table.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class PostgresStore:
         *,
         timeout: float = 5.0,
         takeover: float = 8.0,
+        elections: bool = True,
         size: int = 3,
         name: str = "outbox:relay",
         connect: Mapping[str, Any] | None = None,
@@ -57,6 +60,7 @@ class PostgresStore:
         self._sessions = Sessions(dsn, name=name, size=size, timeout=timeout, connect=connect)
         self._control = Control(self._sessions, timeout=timeout, takeover=takeover)
         self._takeover = takeover
+        self._elections = elections
         self.upkeep = PostgresUpkeep(self._sessions)
         """Cleaning and dead letters, on the same sessions."""
 
@@ -67,15 +71,14 @@ class PostgresStore:
     async def open(self, tables: Sequence[TableName]) -> None:
         self._sessions.plan_once()
         await self._sessions.detect()
-        connection = await self._sessions.dedicated()
-        try:
-            for table in tables:
-                await require(connection, table)
-        finally:
-            await close(connection)
+        await check_schema(self._sessions, tables, self._check_schema)
         for table in tables:
             await self._check_rights(table)
         self._sessions.started()
+
+    async def _check_schema(self, connection: asyncpg.Connection, table: TableName) -> None:
+        await require(connection, table)
+        await require_leader(connection, table, row=self._elections)
 
     async def _check_rights(self, table: TableName) -> None:
         """The grants by the catalog, then every statement that can be run on no rows: what the role may not do shows
@@ -203,7 +206,7 @@ class PostgresStore:
         try:
             return await self._sessions.fetch(query(statement, table), *parameters)
         except asyncpg.PostgresError as error:
-            raise translated(error, table, action) from error
+            raise translated(error, table, action, self._sessions.where) from error
 
 
 def _terms(claim: Claim) -> tuple[object, ...]:

@@ -19,7 +19,8 @@ from outbox_core.schema.verification import require
 from outbox_core.status import RECENTLY, Count, Look, TableStatus
 from outbox_core.store import BEGINNING
 from outbox_core.stores.postgres.advisory import lock_key
-from outbox_core.stores.postgres.sessions import Sessions, close
+from outbox_core.stores.postgres.readiness import check_schema
+from outbox_core.stores.postgres.sessions import Sessions
 from outbox_core.stores.postgres.sql import query
 from outbox_core.stores.postgres.standing import table_status
 from outbox_core.stores.postgres.translation import translated
@@ -61,12 +62,7 @@ class PostgresUpkeep:
         try:
             await sessions.detect()
             if tables:
-                connection = await sessions.dedicated()
-                try:
-                    for table in tables:
-                        await require(connection, TableName.parse(table))
-                finally:
-                    await close(connection)
+                await check_schema(sessions, map(TableName.parse, tables), require)
             yield cls(sessions)
         finally:
             await sessions.close()

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from outbox_core.errors import OutboxError, StorageUnavailable
+from outbox_core.errors import OutboxError, StorageTimeout, StorageUnavailable
 from outbox_core.relay import Relay
 from tests.conftest import skipped_or_failed_when_missing
-from tests.integration.relay.bench import QUICK, TABLE, ignore, until
+from tests.integration.relay.bench import QUICK, TABLE, Bench, ignore, until
 from tests.services.postgres import PostgresServer
 from tests.services.proxy import FaultProxy
 from tests.services.session import Services
@@ -158,6 +158,57 @@ async def test_something_else_than_postgresql_listens() -> None:
         port = other.sockets[0].getsockname()[1]
         text = await refusal(f"postgresql://u:{SECRET}@127.0.0.1:{port}/shop")
     assert text.startswith(f"cannot connect to the database at 127.0.0.1:{port}/shop: ")
+
+
+def where(bench: Bench) -> str:
+    url = urlsplit(bench.dsn)
+    return f"the database at {url.hostname}:{url.port}{url.path}"
+
+
+@pytest.mark.parametrize("locked", ["outbox_schema_version", "outbox_leader"])
+async def test_a_migration_that_keeps_the_schema_locked(bench: Bench, locked: str) -> None:
+    async with bench.connection.transaction():
+        await bench.connection.execute(f"LOCK TABLE shop.{locked} IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(StorageTimeout) as raised:
+            await bench.relay(ignore, database_timeout=0.5).start()
+    assert str(raised.value).startswith(
+        f"{where(bench)} did not tell the schema of {TABLE} in time: a migration, or somebody else, may hold a lock"
+        " on outbox_schema_version or outbox_leader; try again when that is over ["
+    )
+    await bench.nothing_is_left()
+
+
+async def test_a_session_that_is_ended_while_the_relay_starts(bench: Bench) -> None:
+    waiting = "FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    migration = await asyncpg.connect(bench.dsn)
+    try:
+        await migration.execute("BEGIN; LOCK TABLE shop.outbox_schema_version IN ACCESS EXCLUSIVE MODE")
+        starting = asyncio.create_task(bench.relay(ignore).start())
+
+        async def ended() -> bool:
+            return bool(await bench.connection.fetch(f"SELECT pg_terminate_backend(pid) {waiting}"))
+
+        await until(ended)
+        with pytest.raises(StorageUnavailable) as raised:
+            await starting
+    finally:
+        await migration.close()
+    assert str(raised.value).startswith(
+        f"the connection to {where(bench)} was lost while the schema of {TABLE} was read; try again when the server"
+        " is back, and look into its log if it is not away ["
+    )
+    await bench.nothing_is_left()
+
+
+async def test_a_server_that_is_read_only(bench: Bench) -> None:
+    name = await bench.connection.fetchval("SELECT current_database()")
+    await bench.connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    text = await refusal(bench.dsn)
+    assert text == (
+        f"{where(bench)} is read-only and cannot claim: it is a stand-by, or default_transaction_read_only is on; name"
+        " the primary in the database URL, or all its servers with target_session_attrs=read-write"
+        " [ReadOnlySQLTransactionError (25006)]"
+    )
 
 
 @asynccontextmanager
