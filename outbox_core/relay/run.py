@@ -25,6 +25,7 @@ from outbox_core.relay.lanes import lanes_for
 from outbox_core.relay.leaves import Leaf, Leaves
 from outbox_core.relay.listening import keep_listening
 from outbox_core.relay.opening import OPENING_SECONDS, opened
+from outbox_core.relay.standstill import watch_the_loop
 from outbox_core.relay.state import RelayState
 
 if TYPE_CHECKING:
@@ -221,6 +222,7 @@ class Run:
 
     async def _lead(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> None:
         async with anyio.create_task_group() as leaders:
+            leaders.start_soon(carried_out, partial(watch_the_loop, self._tables[0]), self._crashed)
             if self._settings.single_active:
                 for lane in self._lanes:
                     leaders.start_soon(carried_out, lane.leader.run, self._crashed)
