@@ -51,9 +51,9 @@ class TableHealth:
 class Health:
     """The state of a relay, and ``reasons`` in words for whatever is not as it should be.
 
-    ``live``: it has not ended; one that is not live must be started again. ``ready``: it runs and the database answers;
-    one that stands by for another leader is ready. ``lagging``: more waits, or for longer, than the limits allow, or
-    nobody can tell because the figures are too old. A destination that is away is a reason and makes nothing else
+    ``live``: it has not ended; one that is not live must be started again. ``ready``: it runs and the database serves
+    it; one that stands by for another leader is ready. ``lagging``: more waits, or for longer, than the limits allow,
+    or nobody can tell because the figures are too old. A destination that is away is a reason and makes nothing else
     worse by itself: no restart brings it back.
     """
 
@@ -96,7 +96,7 @@ class Vitals:
         self._terms: dict[TableName, int] = {}
         self._looks: dict[TableName, tuple[float, TableStatus]] = {}
         self._trouble: dict[TableName, tuple[float, str]] = {}
-        """Until when, and why, a table's database is thought not to answer."""
+        """Until when a table's database is thought to be in trouble, and which."""
         self._away: dict[str, float] = {}
 
     def __call__(self, event: Event, /) -> None:
@@ -134,7 +134,7 @@ class Vitals:
         elif not running:
             reasons.append(f"the relay is {state.value}")
         if running:
-            reasons += [f"{table}: the database does not answer: {why}" for table, why in trouble]
+            reasons += [f"{table}: trouble with the database: {why}" for table, why in trouble]
             reasons += [f"{name} is away since {now - since:.0f} s" for name, since in self._away.items()]
             reasons += self._leaderless(now) + lagging
         statuses = [status for _, status in self._looks.values()]
@@ -185,10 +185,12 @@ class Vitals:
         takeover = self._settings.takeover
         if not self._settings.single_active or now - self._began < 2 * takeover:
             return []
+        # A look stands until the next one is due.
+        fresh = max(takeover, (self._measured_every or 0.0) + self._settings.database_timeout)
         silent: list[str] = []
         for table, (at, status) in self._looks.items():
             heartbeat = None if status.leader is None else status.leader.heartbeat_age
             led = heartbeat is not None and heartbeat < takeover
-            if table not in self._terms and now - at < takeover and not led:
+            if table not in self._terms and now - at < fresh and not led:
                 silent.append(f"{table}: nobody leads")
         return silent

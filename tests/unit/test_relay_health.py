@@ -90,6 +90,17 @@ def test_nobody_leading_is_a_reason_once_an_election_should_be_over(clock: Clock
     assert verdict(observed).reasons == ()
 
 
+@pytest.mark.parametrize("interval", [INTERVAL, 120.0])
+def test_nobody_leading_stays_a_reason_from_one_look_to_the_next(clock: Clock, interval: float) -> None:
+    observed = vitals(takeover=8.0, measured_every=interval)
+    clock.now += interval
+    observed(events.Measured(TABLE, status(leader=False)))
+    clock.now += interval + 1
+    assert f"{TABLE}: nobody leads" in verdict(observed).reasons
+    clock.now += 10  # that look failed, and nobody knows
+    assert verdict(observed).reasons == ()
+
+
 def test_without_single_active_nobody_needs_to_lead(clock: Clock) -> None:
     observed = vitals(single_active=False)
     clock.now += 50
@@ -102,7 +113,7 @@ def test_it_is_not_ready_while_the_database_does_not_answer(clock: Clock) -> Non
     observed(events.Reconnecting(TABLE, "no answer", 1.0))
     found = verdict(observed)
     assert (found.live, found.ready) == (True, False)
-    assert found.reasons == (f"{TABLE}: the database does not answer: no answer",)
+    assert found.reasons == (f"{TABLE}: trouble with the database: no answer",)
     observed(events.Claimed(TABLE, 1, 1, 0.1))
     assert verdict(observed).ready
 
