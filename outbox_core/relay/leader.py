@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from outbox_core.observer import Event
     from outbox_core.store import Election
     from outbox_core.table import TableName
+
+_logger: Final = logging.getLogger("outbox_core.relay")
 
 
 class Leader:
@@ -70,6 +73,10 @@ class Leader:
             self._observe(Reconnecting(self._table, str(error), self._interval))
             return
         self.failures = 0
+        if term is None and not self.refused:
+            _logger.info(
+                "%s: standing by: another relay leads", self._table, extra={"outbox_table": str(self._table)}
+            )
         self.refused = term is None
         if term is not None:
             self._set(term)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import signal
 import time
 from typing import Any
@@ -11,7 +13,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from outbox_core.errors import StorageUnavailable
+from outbox_core.errors import SchemaError
 from outbox_core.store import Claim
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
@@ -41,6 +43,27 @@ async def test_a_stand_by_takes_over(trial: Trial, fault: signal.Signals, within
             await trial.enqueue(2)
             await trial.until_published(4, within + SLACK)
             assert await trial.term() == term + 1
+
+
+async def test_a_stand_by_says_once_that_it_is_one(trial: Trial, caplog: pytest.LogCaptureFixture) -> None:
+    def said() -> int:
+        return [record.getMessage() for record in caplog.records].count(
+            f"public.{TABLE}: standing by: another relay leads"
+        )
+
+    caplog.set_level(logging.INFO, "outbox_core.relay")
+    async with trial.child() as leader:
+        await leader.until_leading()
+        async with trial.running():
+            await until(lambda: said() == 1, 5.0, "a line about standing by")
+            await asyncio.sleep(QUICK["takeover"] / 2)  # in which it campaigns four more times
+            leader.send(signal.SIGTERM)
+            await until(lambda: bool(_gained(trial)), 5.0, "taking over")
+            assert said() == 1
+
+
+def _gained(trial: Trial) -> list[int]:
+    return [line["term"] for line in trial.journal.events("LeaderGained") if line["pid"] == os.getpid()]
 
 
 async def test_a_thawed_leader_steps_down_and_claims_nothing(trial: Trial) -> None:
@@ -155,9 +178,9 @@ async def test_who_cannot_lead_keeps_no_lock(trial: Trial) -> None:
         first = mine.election(table)
         assert await first.campaign() == 1
         await trial.admin.execute("ALTER TABLE outbox_leader RENAME TO hidden")
-        with pytest.raises(StorageUnavailable):
+        with pytest.raises(SchemaError, match=r"there is no table public\.outbox_leader"):
             await first.heartbeat(1)
-        with pytest.raises(StorageUnavailable):
+        with pytest.raises(SchemaError, match=r"there is no table public\.outbox_leader"):
             await first.campaign()
         await trial.admin.execute("ALTER TABLE hidden RENAME TO outbox_leader")
         assert await theirs.election(table).campaign() == 2
