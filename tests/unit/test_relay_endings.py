@@ -67,6 +67,21 @@ async def test_an_error_of_the_closing_does_not_hide_what_ended_the_run(crash: b
     assert "CANARY" not in note
 
 
+async def test_what_ends_a_run_in_the_foreground_is_raised_there_and_not_to_those_who_wait() -> None:
+    relay = relay_of(Managed())
+    running = asyncio.create_task(relay.run(signals=False))
+    await until(lambda: relay.state == "running")
+    waiting = asyncio.create_task(relay.wait())
+    assert relay._run is not None
+    relay._run._crashed(ZeroDivisionError("a bug"))
+    async with asyncio.timeout(5.0):
+        with pytest.raises(ZeroDivisionError):
+            await running
+        await waiting
+        await relay.wait()
+    assert relay.state == "stopped"
+
+
 async def test_an_error_of_the_closing_alone_is_raised() -> None:
     relay = relay_of(Unclosable())
     running = asyncio.create_task(relay.run(signals=False))
