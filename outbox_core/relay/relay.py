@@ -21,7 +21,7 @@ from outbox_core.relay.run import Run
 from outbox_core.relay.settings import RelaySettings, check_seconds
 from outbox_core.relay.signals import stop_on_signals
 from outbox_core.relay.state import RelayState
-from outbox_core.stores.postgres.connecting import connect_arguments
+from outbox_core.stores.postgres.sessions import session_arguments
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 from outbox_core.upkeep import Kept
@@ -35,6 +35,12 @@ DEFAULT_GRACE: Final = 20.0
 _CLEANER: Final = CleanerSettings()
 _MONITOR: Final = MonitorSettings()
 _LIMITS: Final = HealthLimits()
+_OWNED: Final = {
+    "command_timeout": "set database_timeout instead",
+    "statement_cache_size": "leave it out, for a transaction pooler is detected, and it is 0 behind one",
+    "timeout": "set database_timeout instead",
+}
+"""What ``connect`` cannot have because the relay sets it, and what to do instead."""
 
 
 class Relay:
@@ -123,7 +129,10 @@ class Relay:
             await run.stop(grace)
 
     async def wait(self) -> None:
-        """Wait until the relay has stopped; raises what ended it, if it did not stop by itself."""
+        """Wait until the relay has stopped; raises `RelayFailed`, from the error, if one ended it in the background.
+
+        What ends `run`, `run_once` or `drain` is raised there, and not here.
+        """
         run = self._own_run()
         task = self._task
         if run is not None and (task is None or task.done()):
@@ -219,12 +228,10 @@ class Relay:
         given: object = dsn
         if not isinstance(given, str) or not given.startswith(("postgresql://", "postgres://")):
             raise ConfigError("the database URL must be a str that begins with postgresql://")
-        owned = {"timeout", "command_timeout", "statement_cache_size"} & set(connect_arguments(connect))
+        settings, name = self.settings, f"outbox:{self.tables[0]}"
+        owned = sorted(_OWNED.keys() & session_arguments(connect, name).keys())
         if owned:
-            raise ConfigError(
-                f"connect must not have {', '.join(sorted(owned))}: set database_timeout instead"
-            )
-        settings = self.settings
+            raise ConfigError("; ".join(f"connect must not have {each}: {_OWNED[each]}" for each in owned))
         size = min(4, 2 + len(self.tables) // 2 + (self._chores.cleaner is not None))
         return lambda: PostgresStore(
             dsn,
@@ -232,7 +239,7 @@ class Relay:
             takeover=settings.takeover,
             elections=settings.single_active,
             size=size,
-            name=f"outbox:{self.tables[0]}",
+            name=name,
             connect=connect,
         )
 

@@ -88,12 +88,7 @@ class Sessions:
             "idle_in_transaction_session_timeout": milliseconds,
         }
         self._hasty = {"lock_timeout": str(round(timeout * _LOCK_SHARE * 1000))}
-        self._connect = connect_arguments(connect)
-        if "application_name" in self._connect.get("server_settings", {}):
-            raise ConfigError(
-                "connect cannot have an application_name among its server_settings: a relay's sessions are found by"
-                f" theirs, {name!r}, when one of them is frozen; leave it out"
-            )
+        self._connect = session_arguments(connect, name)
         # Without a pause where one is free: a relay's next claim is to be sent before it turns to the rows of the last.
         self._permits = anyio.Semaphore(size, fast_acquire=True)
         self._idle: list[Connection] = []
@@ -290,6 +285,17 @@ class Sessions:
             )
         self._open_ones.add(connection)
         return connection
+
+
+def session_arguments(given: object, name: str) -> dict[str, Any]:
+    """What is to be passed on to ``asyncpg.connect`` for sessions of that name; `ConfigError` for another."""
+    arguments = connect_arguments(given)
+    if "application_name" in arguments.get("server_settings", {}):
+        raise ConfigError(
+            "connect cannot have an application_name among its server_settings: a relay's sessions are found by"
+            f" theirs, {name!r}, when one of them is frozen; leave it out"
+        )
+    return arguments
 
 
 async def close(connection: Connection) -> None:

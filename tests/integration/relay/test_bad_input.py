@@ -18,7 +18,10 @@ from outbox_core.errors import (
     PermissionDenied,
     SchemaMismatch,
     SchemaMissing,
+    SchemaTooNew,
     SchemaTooOld,
+    StorageTimeout,
+    StorageUnavailable,
 )
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
@@ -179,6 +182,28 @@ async def test_a_table_of_an_older_version_says_which_command_upgrades_it(bench:
     await bench.nothing_is_left()
 
 
+async def test_a_table_of_a_version_too_new_says_what_to_upgrade(bench: Bench) -> None:
+    await bench.connection.execute("UPDATE shop.outbox_schema_version SET version = 99")
+    with pytest.raises(
+        SchemaTooNew, match=r"schema version 99 is newer than version .*; upgrade outbox-core$"
+    ):
+        await bench.relay(ignore).start()
+    await bench.nothing_is_left()
+
+
+async def test_a_version_that_somebody_keeps_locked_is_a_timeout_of_ours_and_not_an_error_of_the_driver(
+    bench: Bench,
+) -> None:
+    """Which of the two errors it is depends on which of two bounds of the same length the server keeps first."""
+    relay = bench.relay(ignore, database_timeout=0.5)
+    async with bench.connection.transaction():
+        await bench.connection.execute("LOCK TABLE shop.outbox_schema_version IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises((StorageTimeout, StorageUnavailable)):
+            await relay.start()
+    assert relay.state == "stopped"
+    await bench.nothing_is_left()
+
+
 async def test_a_table_that_is_no_outbox_is_not_called_an_old_one(bench: Bench) -> None:
     await bench.connection.execute("CREATE TABLE shop.orders (id int PRIMARY KEY)")
     with pytest.raises(SchemaMismatch) as raised:
@@ -315,7 +340,23 @@ async def test_durations_that_cannot_be_meant_are_refused_at_once(value: Any) ->
         ({"dsn": "CANARY"}, "connect has 'dsn', which asyncpg.connect does not take beside the database URL"),
         ({7: "CANARY"}, "connect has 7, which asyncpg.connect does not take"),
         ({"server_settings": "CANARY"}, "server_settings in connect must be a mapping of names to values"),
-        ({"timeout": 3}, "connect must not have timeout: set database_timeout instead"),
+        ({"timeout": 3}, "^connect must not have timeout: set database_timeout instead$"),
+        ({"command_timeout": 3}, "^connect must not have command_timeout: set database_timeout instead$"),
+        (
+            {"statement_cache_size": 0},
+            "^connect must not have statement_cache_size: leave it out, for a transaction pooler is detected",
+        ),
+        (
+            {"statement_cache_size": 0, "timeout": 3},
+            "statement_cache_size: leave it out, .*; connect must not have timeout: set database_timeout instead$",
+        ),
+        (
+            {"server_settings": {"application_name": "CANARY"}},
+            (
+                "^connect cannot have an application_name among its server_settings: a relay's sessions are found by"
+                " theirs, 'outbox:shop.orders_outbox', when one of them is frozen; leave it out$"
+            ),
+        ),
     ],
 )
 async def test_arguments_for_the_driver_that_it_does_not_take_are_refused_at_once(
