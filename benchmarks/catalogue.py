@@ -33,7 +33,7 @@ class Benchmark:
 BENCHMARKS = {
     "enqueue": Benchmark("benchmarks.enqueue", "enqueue", 4, 22, 150),
     "hot_path": Benchmark("benchmarks.hot_path", "hot path", 2, 6, 165),
-    "drain": Benchmark("benchmarks.drain", "drain", 6, 49, 235),
+    "drain": Benchmark("benchmarks.drain", "drain", 7, 49, 270),
     "long_drain": Benchmark("benchmarks.long_drain", "long drain", 4, 14, 207),
     "peers": Benchmark("benchmarks.peers.beside", "peers", 15, 56, 270),
     "brokers": Benchmark("benchmarks.brokers", "brokers", 20, 44, 226),

@@ -50,12 +50,14 @@ class Size:
     rows: int
     repeats: int
     naive_seconds: float
+    one_key: bool
+    """Whether a backlog of one key is drained, too, on which no bar rests."""
 
 
 SIZES = {
-    Mode.SMOKE: Size(2_000, 1, 0.2),
-    Mode.QUICK: Size(40_000, 3, 0.7),
-    Mode.FULL: Size(200_000, 3, 3.0),
+    Mode.SMOKE: Size(2_000, 1, 0.2, True),
+    Mode.QUICK: Size(40_000, 3, 0.7, False),
+    Mode.FULL: Size(200_000, 3, 3.0, True),
 }
 
 
@@ -133,6 +135,8 @@ def arms(place: Place, size: Size) -> list[Arm]:
         Arm("relay, delete", 0, lambda: drained(place, size.rows, on_published="delete")),
         Arm("naive loop", 0, lambda: naive(place, size.naive_seconds)),
     ]
+    if size.one_key:
+        found.append(Arm("relay, 1 key", 1, lambda: drained(place, size.rows)))
     if (program := place.pgbench) is not None:
         found += [
             Arm("pgbench", 0, partial(pgbench, place, program, size.rows)),

@@ -60,7 +60,9 @@ and the rest the event loop's and the driver's. The full form of `hot_path` coun
 Times were the dearest part once: a row's two cost the driver two microseconds, and come as numbers now. The garbage
 collector looks less often in a process that is a relay. Planning was dear, too: PostgreSQL made a plan for every
 single claim, for its arrays, and makes it once now. Messages with keys cost more on both sides: the claim looks for a
-predecessor of each key, and the relay keeps their order.
+predecessor of each key, and the relay keeps their order. When all of a backlog has one key, its messages go to the
+dispatcher one after another: to one that does nothing that makes ten thousand a second and more, and what such a key is
+slow for is the round trip to a broker, for which each of its messages has to wait.
 
 To a broker a row costs the relay's process about what it costs to nobody, and what it costs the client alone, and the
 making of headers, which the client alone has ready before its clock starts and the bound leaves out. That weighs most
