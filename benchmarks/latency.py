@@ -28,11 +28,13 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
 
-P95_BAR_MS, LATE_BAR_MS = 10.0, 1000.0
+BARS_MS = {0.5: 3.0, 0.95: 10.0}
+"""Of p50 and p95, at the rates that are judged."""
+LATE_BAR_MS = 1000.0
 LATE_OPEN_SECONDS = 30.0
 """Of a transaction open for less, nothing is judged."""
 JUDGED = (100, 1000)
-"""Messages a second at which p95 has a bar, and the mixed traffic is measured; the other rates are reported."""
+"""Messages a second at which p50 and p95 have bars, and mixed traffic is measured; the other rates are reported."""
 TOGETHER = {5000: 10}
 """Messages in a transaction, where that is more than one: at this rate, single ones are more than a writer commits."""
 LEAST_PACE = 0.95
@@ -245,7 +247,7 @@ def _percentiles(rate: int, mixed: bool, rounds: list[Stretch]) -> list[Figure]:
             f"{rate}/s{text}, p{share * 100:.0f}",
             [percentile(each.milliseconds, share) for each in rounds],
             unit="ms",
-            at_most=P95_BAR_MS if rate in JUDGED and not mixed and share == 0.95 else None,
+            at_most=BARS_MS.get(share) if rate in JUDGED and not mixed else None,
             valid=valid,
         )
         for share in (0.5, 0.95, 0.99)
@@ -254,8 +256,13 @@ def _percentiles(rate: int, mixed: bool, rounds: list[Stretch]) -> list[Figure]:
 
 def bars(mode: Mode) -> frozenset[str]:
     """The names of the figures that have a bar."""
-    paces = {f"latency_p95_ms_{rate}" for rate in SIZES[mode].rates if rate in JUDGED}
-    return frozenset({*paces, "late_commit_ms", "idle_statements_per_s", "idle_cpu_percent"})
+    judged = {
+        f"latency_p{share * 100:.0f}_ms_{rate}"
+        for rate in SIZES[mode].rates
+        if rate in JUDGED
+        for share in BARS_MS
+    }
+    return frozenset({*judged, "late_commit_ms", "idle_statements_per_s", "idle_cpu_percent"})
 
 
 def run(place: Place, mode: Mode) -> Section:

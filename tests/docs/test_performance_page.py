@@ -80,6 +80,7 @@ def test_every_benchmark_names_its_bars() -> None:
     assert full >= {
         "enqueue_1_writers_vs_insert", "enqueue_16_writers_vs_insert", "enqueue_32_writers_vs_insert",
         "claim_mean_ratio_growth_5m", "claim_p99_ratio_blocked", "tables_50_connections", "drain_keyed_vs_pgqueuer",
+        "latency_p50_ms_100", "latency_p50_ms_1000", "latency_p95_ms_100", "latency_p95_ms_1000",
     }  # fmt: skip
 
 
