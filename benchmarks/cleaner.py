@@ -21,11 +21,11 @@ import asyncpg
 from benchmarks import common, processes, running
 from benchmarks.catalogue import Mode
 from benchmarks.children import TABLE
+from benchmarks.claim_cost import Timed, TimedStore
 from benchmarks.common import Place
 from benchmarks.figures import Figure, Section, figure, percentile, ratio
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
-from outbox_core.observer import Claimed, Event
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
 
@@ -54,10 +54,15 @@ SIZES = {
 
 @dataclass
 class Waits:
-    """How long each enqueue (transaction included) and each claim took, in milliseconds."""
+    """How long each enqueue (transaction included) took, in milliseconds, and each claim."""
 
     enqueue: list[float] = field(default_factory=list[float])
-    claim: list[float] = field(default_factory=list[float])
+    claims: list[Timed] = field(default_factory=list[Timed])
+
+    @property
+    def claim(self) -> list[float]:
+        """Milliseconds."""
+        return [each.ms for each in self.claims]
 
 
 class Traffic:
@@ -66,12 +71,12 @@ class Traffic:
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
         self._outbox = Outbox(TABLE)
-        self.waits = Waits()
+        self.store = TimedStore(dsn, claims=0)
+        """Has a clock of its own: an event loop's may tick in whole milliseconds, and most claims are shorter."""
+        self.begin()
 
     async def __aenter__(self) -> Traffic:
-        self._relay = Relay(
-            self._dsn, table=TABLE, dispatcher=_acknowledge, observers=[self._note], cleaner=None
-        )
+        self._relay = Relay(lambda: self.store, table=TABLE, dispatcher=_acknowledge, cleaner=None)
         await self._relay.start()
         self._tasks = [asyncio.create_task(self._write()) for _ in range(WRITERS)]
         return self
@@ -85,11 +90,8 @@ class Traffic:
     def begin(self) -> Waits:
         """A new phase: its waits from now on."""
         self.waits = Waits()
+        self.store.claims = self.waits.claims
         return self.waits
-
-    def _note(self, event: Event) -> None:
-        if isinstance(event, Claimed):
-            self.waits.claim.append(event.seconds * 1000)
 
     async def _write(self) -> None:
         connection = await asyncpg.connect(self._dsn)
@@ -153,7 +155,7 @@ async def under_traffic(place: Place, connection: asyncpg.Connection, size: Size
         await asyncio.sleep(size.quiet_seconds)
     assert result["rows"] == size.rows, result["rows"]
     batches = [seconds * 1000 for deleted, seconds in result["batches"] if deleted]
-    quiet = Waits(before.enqueue + after.enqueue, before.claim + after.claim)
+    quiet = Waits(before.enqueue + after.enqueue, before.claims + after.claims)
     return Cleaning(result["rows"] / result["seconds"], percentile(batches, 0.95), during, quiet)
 
 
