@@ -39,7 +39,7 @@ async def child(module: str, order: dict[str, Any], *, python: str = sys.executa
     """
     async with started(module, order, python=python) as process:
         output, _ = await asyncio.wait_for(process.communicate(), order.get("timeout", 600.0) + 60)
-    return _result(module, process, output)
+    return result(module, process, output)
 
 
 async def relay(dsn: str, rows: int, **order: Any) -> dict[str, Any]:
@@ -51,21 +51,25 @@ async def relay(dsn: str, rows: int, **order: Any) -> dict[str, Any]:
             peak = max(peak, resident(process.pid))
             await asyncio.wait({reading}, timeout=0.05)
         output, _ = await reading
-    result: dict[str, Any] = _result(module, process, output)
-    return result | {"peak": max([peak, *(mb for _, mb in result["memory"])])}
+    found: dict[str, Any] = result(module, process, output)
+    return found | {"peak": max([peak, *(mb for _, mb in found["memory"])])}
 
 
-def _result(module: str, process: asyncio.subprocess.Process, output: bytes) -> Any:
+def result(module: str, process: asyncio.subprocess.Process, output: bytes) -> Any:
+    """What a process that has ended printed last. Raises RuntimeError when it failed, or printed no such thing."""
     if process.returncode != 0:
         raise RuntimeError(
             f"the process {module} failed with {process.returncode}; what it said stands above"
         )
-    return json.loads(output.splitlines()[-1])
+    try:
+        return json.loads(output.splitlines()[-1])
+    except (IndexError, ValueError):
+        raise RuntimeError(f"the process {module} ended well and printed no result") from None
 
 
 async def drained(place: Place, rows: int, **settings: Any) -> dict[str, Any]:
     """What a relay process measured, with its ``rate`` and the ``server_cpu`` seconds spent meanwhile."""
     before = machine.processor_seconds(place.processes())
-    result = await relay(place.dsn, rows, settings=settings)
+    found = await relay(place.dsn, rows, settings=settings)
     spent = machine.processor_seconds(place.processes()) - before
-    return result | {"rate": rows / result["seconds"], "server_cpu": spent}
+    return found | {"rate": rows / found["seconds"], "server_cpu": spent}

@@ -2,15 +2,15 @@
 
     python -m benchmarks.peers [--quick | --smoke] [--json FILE] [--into FILE] [--dsn DSN]
 
-Every library drains rows of the same payload to a handler that does nothing, with the best settings found for it, on
-uvloop, in a process and an environment of its own; ``peers.toml`` has versions, settings and what each promises. Arms
-take turns. The DSN's database gets schemas ``outbox_benchmark`` and ``outbox_benchmark_peer``, dropped at the end.
+Every library drains rows of the same payload to a handler that does nothing, not even parse what it is given, with the
+best settings found for it, on uvloop, in a process and an environment of its own; ``peers.toml`` has versions, settings
+and what each promises. Arms take turns. The DSN's database gets schemas ``outbox_benchmark`` and
+``outbox_benchmark_peer``, dropped at the end.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import statistics
 import sys
 from collections.abc import Awaitable, Callable, Iterable
@@ -115,7 +115,7 @@ async def peer_latency(place: Place, peer: Peer, python: Path, size: Size, round
             raise RuntimeError(f"{peer.name} does not deliver")
         commits: dict[str, float] = await processes.child(peer.module, write, python=str(python))
         output, _ = await receiver.communicate()
-    arrivals: dict[str, float] = json.loads(output)
+    arrivals: dict[str, float] = processes.result(peer.module, receiver, output)
     rounds.latency.append(statistics.median((arrivals[number] - at) * 1000 for number, at in commits.items()))
 
 
@@ -136,13 +136,13 @@ async def measure(place: Place, pythons: dict[Peer, Path], missing: list[Missing
             partial(relay_drain, place, connection, size, keyed, KEYS),
         ]
         drains += [
-            _guarded(rounds, partial(peer_drain, place, peer, pythons[peer], size, rounds))
+            guarded(rounds, partial(peer_drain, place, peer, pythons[peer], size, rounds))
             for peer, rounds in found.items()
         ]
         await _by_turns("drain", size.repeats, drains)
         waits: list[Turn] = [partial(relay_latency, place, connection, size, plain)]
         waits += [
-            _guarded(rounds, partial(peer_latency, place, peer, pythons[peer], size, rounds))
+            guarded(rounds, partial(peer_latency, place, peer, pythons[peer], size, rounds))
             for peer, rounds in found.items()
             if peer.name in size.timed
         ]
@@ -179,15 +179,18 @@ async def _by_turns(what: str, repeats: int, arms: list[Turn]) -> None:
         print(f"round {number + 1} of {repeats}: {what}", file=sys.stderr)
 
 
-def _guarded(rounds: Rounds, turn: Turn) -> Turn:
-    async def guarded() -> None:
+def guarded(rounds: Rounds, turn: Turn) -> Turn:
+    """Notes why it failed, whatever that was, and gives it no further turn."""
+
+    async def once_more() -> None:
         if rounds.failure is None:
             try:
                 await turn()
-            except (RuntimeError, TimeoutError, KeyError) as error:
+            except Exception as error:
+                # Whatever a library of somebody else's comes to is told of it alone.
                 rounds.failure = f"it failed: {type(error).__name__}: {error}"
 
-    return guarded
+    return once_more
 
 
 def not_measured(peer: Peer, why: str) -> list[Missing]:
