@@ -41,6 +41,7 @@ from outbox_core.testing.contracts.samples import sample
 from tests.services.kafka import KafkaServer
 from tests.services.nats import NatsServer
 from tests.services.rabbitmq import RabbitMQServer
+from tests.services.server import StartFailed
 from tests.services.session import Services
 from tests.services.sources import Missing as NotThere
 
@@ -279,8 +280,9 @@ def brokers(kinds: list[str]) -> Iterator[tuple[dict[str, str], list[Missing]]]:
 def _started(services: Services, kind: str) -> str | Missing:
     try:
         server = services.shared(SERVERS[kind])
-    except NotThere as reason:
-        return Missing(f"drain_{kind}_vs_bound", f"{kind}: relay / bound", str(reason), at_least=BAR)
+    except (NotThere, StartFailed) as reason:
+        why = " ".join(str(reason).split())  # a table has it in one line
+        return Missing(f"drain_{kind}_vs_bound", f"{kind}: relay / bound", why, at_least=BAR)
     if isinstance(server, KafkaServer):
         server.create_topic(TOPIC)
     address: str = server.address
