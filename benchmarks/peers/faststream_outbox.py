@@ -61,6 +61,9 @@ class FastStreamOutbox:
         finally:
             await self._broker.stop()
 
+    def payload(self, body: dict[str, Any], /) -> dict[str, Any]:
+        return body
+
     async def left(self) -> int:
         async with self._engine.connect() as connection:
             count: int = (await connection.execute(text("SELECT count(*) FROM outbox"))).scalar_one()

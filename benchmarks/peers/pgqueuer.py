@@ -39,13 +39,17 @@ class Pgqueuer:
 
         @manager.entrypoint("order")
         async def order(job: Job) -> None:
-            handle(json.loads(job.payload or b""))
+            handle(job)
 
         await manager.run(
             dequeue_timeout=timedelta(seconds=1),
             batch_size=self._settings["batch_size"],
             log_aggregation_interval=timedelta(0),
         )
+
+    def payload(self, job: Job, /) -> dict[str, Any]:
+        parsed: dict[str, Any] = json.loads(job.payload or b"")
+        return parsed
 
     async def left(self) -> int:
         count: int = await self._pool.fetchval("SELECT count(*) FROM pgqueuer")

@@ -43,6 +43,9 @@ class Procrastinate:
             install_signal_handlers=False, shutdown_graceful_timeout=5, **self._order["settings"]
         )
 
+    def payload(self, payload: dict[str, Any], /) -> dict[str, Any]:
+        return payload
+
     async def left(self) -> int:
         found = await self._app.connector.execute_query_one_async(
             "SELECT count(*) AS number FROM procrastinate_jobs WHERE status IN ('todo', 'doing')"

@@ -37,7 +37,7 @@ class Txoutbox:
 
     async def work(self, handle: Handler, /) -> None:
         async def publish(message: OutboxMessage) -> None:
-            handle(message.json())
+            handle(message)
 
         relay = Relay(self._storage, publish, config=RelayConfig(publish_timeout=None, **self._settings))
         if self._storage.notify_channel is None:
@@ -45,6 +45,10 @@ class Txoutbox:
         else:
             async with await self._storage.listen(relay.wake):
                 await relay.run()
+
+    def payload(self, message: OutboxMessage, /) -> dict[str, Any]:
+        parsed: dict[str, Any] = message.json()
+        return parsed
 
     async def left(self) -> int:
         count: int = await self._pool.fetchval("SELECT count(*) FROM outbox WHERE status = 'pending'")
