@@ -155,6 +155,38 @@ async def test_what_came_too_late_is_among_the_problems_of_a_run(monkeypatch: py
     ]
 
 
+@pytest.mark.parametrize(
+    ("felt", "required", "problem"),
+    [
+        ([], "", "nothing was broken: none of the kinds can be had here (jump_relay_clock: no compiler)"),
+        (["kill_relay"], "", None),
+        (
+            ["kill_relay"],
+            "all",
+            "jump_relay_clock cannot be had here, and OUTBOX_TEST_REQUIRE=all lets nothing be left out: no compiler",
+        ),
+    ],
+)
+@pytest.mark.asyncio
+async def test_a_run_in_which_nothing_was_broken_or_something_required_was_not_is_not_good(
+    felt: list[str], required: str, problem: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def rage(*_: object, **__: object) -> tuple[list[Deed], dict[str, str]]:
+        return [deed(kind, 1.0) for kind in felt], {"jump_relay_clock": "no compiler"}
+
+    async def enough(*_: object) -> None:
+        raise RuntimeError("enough")
+
+    a_world(monkeypatch, Recovery(1.0, 1.0))
+    monkeypatch.setattr(trial, "rage", rage)
+    monkeypatch.setattr(trial, "lacking", lambda *_: {})
+    monkeypatch.setattr(trial, "_quiet_end", enough)
+    monkeypatch.setenv("OUTBOX_TEST_REQUIRE", required)
+    result = await trial.run(PLAN, ["jump_relay_clock", *felt], lambda _: None)
+    end = "the run was broken off: RuntimeError: enough"
+    assert result.problems == ([end] if problem is None else [problem, end])
+
+
 def test_the_slowest_are_in_summary_report_and_page(tmp_path: Path) -> None:
     deeds = [
         deed("kill_relay", 2.0), deed("kill_relay", 3.25), deed("kill_postgres", 1.0),

@@ -20,6 +20,7 @@ from tests.faults.repeats import Broken
 from tests.faults.stops import Stop, stops
 from tests.faults.trail import Step
 from tests.faults.world import EXIT_SECONDS, World, opened
+from tests.services.sources import missing_is_failure
 
 CATCH_UP_SECONDS = 45.0
 READING_SECONDS = 180.0
@@ -111,11 +112,7 @@ async def _run(
             result.trends = soak.trends(watched.samples)
             result.problems += [*watched.wrong, *soak.problems(result.trends, watched.relays)]
         result.problems += [f"{deed.kind}: {deed.told}" for deed in result.deeds if deed.broken_promise]
-        result.problems += [
-            f"{kind} was never felt"
-            for kind in kinds
-            if kind not in result.missing and not result.by_kind[kind]
-        ]
+        result.problems += unfelt(result, kinds)
         await _quiet_end(world, result)
         evidence = await _gather(world, result)
         result.verdict = classify(
@@ -128,6 +125,23 @@ async def _run(
         result.ended = time.monotonic()
         if not result.good:
             tell(f"what its processes told is kept in {world.keep_journals()}")
+
+
+def unfelt(result: Result, kinds: Sequence[str]) -> list[str]:
+    """What is a problem of kinds that were to be felt and were not. One that this machine cannot have is none, unless
+    everything is required (`missing_is_failure`), or nothing else was felt either: such a run shows nothing."""
+    found = [
+        f"{kind} was never felt" for kind in kinds if kind not in result.missing and not result.by_kind[kind]
+    ]
+    if missing_is_failure():
+        found += [
+            f"{kind} cannot be had here, and OUTBOX_TEST_REQUIRE=all lets nothing be left out: {reason}"
+            for kind, reason in result.missing.items()
+        ]
+    if kinds and not result.by_kind and not found:
+        reasons = "; ".join(f"{kind}: {reason}" for kind, reason in result.missing.items())
+        found.append(f"nothing was broken: none of the kinds can be had here ({reasons})")
+    return found
 
 
 def afterwards(deed: Deed, settings: Mapping[str, Any]) -> tuple[str, str]:
