@@ -52,9 +52,9 @@ HARMLESS = frozenset(
 )
 """Kinds that are no reason to send anything again."""
 NONE: frozenset[str] = frozenset()
-STALL_SECONDS = 300.0
-STALL_MESSAGES = 20
-"""In so long a machine may stall once without a fault, and cost a relay what it has in hand at these runs' load."""
+STALL_MESSAGES = 4
+"""What a machine that stalls without a fault may cost in a minute: in five of them what a relay has in hand at these
+runs' load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ class Repeats:
 
 
 def stalls(seconds: float) -> int:
-    """How many repetitions without a fault are borne: one stall for each five minutes that have begun."""
-    return STALL_MESSAGES * (1 + int(seconds / STALL_SECONDS))
+    """How many repetitions without a fault are borne: so many for each minute that has begun."""
+    return STALL_MESSAGES * (1 + int(seconds / 60))
 
 
 def repeats(

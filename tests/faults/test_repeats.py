@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from tests.faults import report, telling
+from tests.faults import page, report, telling
 from tests.faults.classify import Evidence, Verdict, classify
 from tests.faults.kinds import KINDS
 from tests.faults.nemesis import Deed
@@ -149,8 +150,14 @@ def test_the_bound_is_in_the_report_and_in_the_summary() -> None:
     assert (found["sent_again_unexplained"], found["repeated"]) == (8, 8)
 
 
-def test_a_stall_costs_a_claim_and_there_is_one_in_five_minutes() -> None:
-    assert [stalls(seconds) for seconds in (5.0, 299.0, 301.0, 3600.0)] == [20, 20, 40, 260]
+def test_what_stalls_may_cost_grows_with_the_run_and_is_little_in_a_short_one() -> None:
+    assert [stalls(seconds) for seconds in (5.0, 30.0, 61.0, 299.0, 3600.0)] == [4, 4, 8, 20, 244]
+
+
+def test_the_recorded_run_is_within_it() -> None:
+    saved = json.loads(page.RUN.read_text(encoding="utf-8"))
+    for run in saved["runs"]:
+        assert run["figures"]["sent again, unexplained"] <= stalls(run["seconds"])
 
 
 def test_a_fault_lasts_a_moment_longer_than_it_takes_the_first_relay_to_work_again() -> None:
