@@ -7,6 +7,8 @@ Prints a Markdown table for each and, at the end, which bars were met. Ends with
 figure could not be measured; a missed bar does not fail a run, for a busy machine misses bars too. `--smoke` runs
 everything at a tiny size and judges nothing.
 
+Ctrl-C ends a run with 130; what was measured until then is told and kept.
+
 `--into` takes the sections that were measured now into a file that has others, so that a long run can be made in
 pieces: each section says when, where and in which form it was measured.
 """

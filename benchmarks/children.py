@@ -39,13 +39,16 @@ def run(work: Callable[[dict[str, Any]], Coroutine[Any, Any, dict[str, Any]]]) -
     factory, name = event_loop()
     spare_the_collector()
     profiler = cProfile.Profile() if order.get("profile") else None
-    with asyncio.Runner(loop_factory=factory) as runner:
-        if profiler is not None:
-            profiler.enable()
-        result = runner.run(work(order))
-        if profiler is not None:
-            profiler.disable()
-            profiler.dump_stats(order["profile"])
+    try:
+        with asyncio.Runner(loop_factory=factory) as runner:
+            if profiler is not None:
+                profiler.enable()
+            result = runner.run(work(order))
+            if profiler is not None:
+                profiler.disable()
+                profiler.dump_stats(order["profile"])
+    except KeyboardInterrupt:
+        return 130  # whoever started it was interrupted, too, and says so
     print(json.dumps(result | {"loop": name}))
     return 0
 

@@ -68,7 +68,18 @@ def _pgbench(beside: Path | None = None) -> str | None:
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end on the fastest event loop there is."""
     with asyncio.Runner(loop_factory=event_loop()[0]) as runner:
-        return runner.run(work)
+        return runner.run(interruptible(work))
+
+
+async def interruptible(work: Coroutine[Any, Any, T]) -> T:
+    """The work, of which an error while it is cancelled hides nothing: it would pass for a failure, and a run go on."""
+    try:
+        return await work
+    except Exception as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError from error
+        raise
 
 
 async def install(connection: asyncpg.Connection, tables: tuple[TableName, ...] = (TABLE,)) -> None:

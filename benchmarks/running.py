@@ -7,6 +7,7 @@ import importlib
 import sys
 import time
 import traceback
+from asyncio import CancelledError
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -24,6 +25,9 @@ from benchmarks.verdicts import Verdict
 from tests.services.sources import Missing as NotThere
 from tests.services.sources import Unavailable
 from tests.writable import unwritable
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells have it."""
 
 
 def measure(place: Place, mode: Mode, names: Sequence[str]) -> Iterator[tuple[str, Section | str]]:
@@ -98,9 +102,17 @@ def main(description: str | None, only: str | None = None) -> int:
     """The command line of all benchmarks, or of the one whose name is given.
 
     Ends with 1 when a benchmark failed to run, or a figure could not be measured or is not there; a missed bar does not
-    fail a run, for a busy machine misses bars too.
+    fail a run, for a busy machine misses bars too. With 130 when it is interrupted: what was measured until then is
+    told and kept.
     """
-    names = [only] if only else list(BENCHMARKS)
+    try:
+        return _main(description, [only] if only else list(BENCHMARKS))
+    except (KeyboardInterrupt, CancelledError):
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _main(description: str | None, names: list[str]) -> int:
     parser = _parser(description, names)
     given = parser.parse_args()
     if given.list:
@@ -125,17 +137,22 @@ def _measured(place: Place, given: argparse.Namespace, older: dict[str, Any] | N
     sections: list[Section] = []
     failed: dict[str, str] = {}
     now = assembled(sections, failed)
-    for name, found in measure(place, given.mode, given.only):
-        if isinstance(found, Section):
-            sections.append(found)
-        else:
-            failed[name] = found
-        # Saved each time: a run that is broken off later has lost nothing.
-        now = assembled(sections, failed)
-        if given.json is not None:
-            figures.save(given.json, now)
-        if given.into is not None:
-            figures.save(given.into, now if older is None else merged(older, sections, failed))
+    try:
+        for name, found in measure(place, given.mode, given.only):
+            if isinstance(found, Section):
+                sections.append(found)
+            else:
+                failed[name] = found
+            # Saved each time: a run that is broken off later has lost nothing.
+            now = assembled(sections, failed)
+            if given.json is not None:
+                figures.save(given.json, now)
+            if given.into is not None:
+                figures.save(given.into, now if older is None else merged(older, sections, failed))
+    except (KeyboardInterrupt, CancelledError):
+        if sections or failed:
+            print(verdict(now))
+        raise
     if given.plots is not None:
         plots.draw(given.plots, sections)
     print(verdict(now))

@@ -176,6 +176,9 @@ def main(opened: Opened) -> int:
 
     import uvloop
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        print(json.dumps(runner.run(run())), flush=True)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            print(json.dumps(runner.run(run())), flush=True)
+    except KeyboardInterrupt:
+        return 130  # whoever started it was interrupted, too, and says so
     return 0

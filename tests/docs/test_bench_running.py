@@ -338,6 +338,42 @@ def test_one_that_fails_to_run_is_told_and_keeps_its_older_figures(
     assert (saved["failed"], saved["ratios"]) == ({"drain": "RuntimeError: it broke"}, {"drain_ratio": 2.0})
 
 
+@pytest.mark.usefixtures("no_server")
+def test_an_interruption_keeps_what_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_place: Place, _mode: Mode) -> Section:
+        raise KeyboardInterrupt
+
+    file = tmp_path / "figures.json"
+    found = Section("drain", [figures.figure("x", "x", [1.0])])
+    monkeypatch.setattr(drain, "run", lambda _place, _mode: found)
+    monkeypatch.setattr(drain, "bars", lambda _mode: frozenset())
+    monkeypatch.setattr(scale, "run", interrupted)
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--quick", "--only", "drain,scale", "--json", str(file)])
+    assert running.main("…") == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "interrupted"
+    assert json.loads(file.read_text(encoding="utf-8"))["ratios"] == {"x": 1.0}
+
+
+@pytest.mark.asyncio
+async def test_an_error_on_the_way_out_does_not_hide_an_interruption() -> None:
+    begun = asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise RuntimeError("the connection is busy")
+
+    task = asyncio.create_task(common.interruptible(work()))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 def test_the_list_tells_how_long_each_takes_and_all_of_them() -> None:
     lines = listing(list(BENCHMARKS)).splitlines()
     assert [line.split()[0] for line in lines[1:-1]] == list(BENCHMARKS)

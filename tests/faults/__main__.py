@@ -9,7 +9,8 @@ Prints what happens as it happens and ends with one line of JSON, also when some
 itself. The exit code is 0 only when nothing was lost, made up, reordered, altered, written too late or sent again
 without a reason, every planned fault was felt and recovered from in time, every row of the fault matrix has its proof,
 and the long form has reached its counts. With some of the kinds alone there is no matrix: it needs them all. Files are
-written after every run, so that what was found is kept.
+written after every run, so that what was found is kept. Ctrl-C ends a session with 130; what was found until then is
+written, and is the last line, unless no run was done.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ from tests.revision import Revision, last_changed, revision
 from tests.writable import unwritable
 
 FILES = ("json", "report", "plot")
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells have it."""
 SHORTEST_SOAK_SECONDS = WARM_UP_SECONDS + 60.0
 
 
@@ -59,6 +62,7 @@ class Session:
     problems: list[str] = field(default_factory=list[str])
     """Of the session itself."""
     finished: bool = False
+    interrupted: bool = False
 
     def tell(self, text: str) -> None:
         print(text, flush=True)
@@ -94,6 +98,7 @@ class Session:
             "date": self.date.isoformat(timespec="seconds"),
             "command": self.command(),
             "finished": self.finished,
+            "interrupted": self.interrupted,
             "problems": [*found["problems"], *self.problems],
             "good": good,
         }
@@ -130,12 +135,18 @@ class Session:
 
 
 async def main(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Everything, in its order; what the last line says of it."""
+    """Everything, in its order; what the last line says of it, also when it is interrupted."""
     seed: int = arguments.seed if arguments.seed is not None else secrets.randbelow(1_000_000)
     session = Session(arguments, seed)
     try:
         await _everything(session)
         session.finished = True
+    except asyncio.CancelledError:
+        session.interrupted = True
+        session.problems.append("the session was interrupted")
+        session.tell("interrupted")
+        if not session.results:
+            return session.verdict()  # files of an older session are worth more
     except Exception as error:
         # An hour of verdicts is not to be lost because of what came after them.
         session.problems.append(f"the session was broken off: {type(error).__name__}: {error}")
@@ -158,6 +169,8 @@ async def _everything(session: Session) -> None:
         if reached and time.monotonic() - session.began > arguments.long * 3600:
             break
         result = await run(task.plan, task.kinds, session.tell, task.goals)
+        if _cancelled():
+            raise asyncio.CancelledError  # it was broken off, though something else went wrong on its way out
         session.results.append(result)
         session.tell(report.table(result))
         session.save()
@@ -176,6 +189,11 @@ async def _everything(session: Session) -> None:
     session.tell(report.timeline(session.results))
     if session.proofs:
         session.tell(matrix.table(session.proofs))
+
+
+def _cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def has_matrix(arguments: argparse.Namespace) -> bool:
@@ -282,8 +300,18 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     return arguments
 
 
+def exit_code(ended: dict[str, Any]) -> int:
+    return INTERRUPTED if ended["interrupted"] else 0 if ended["good"] else 1
+
+
 if __name__ == "__main__":
-    ended = asyncio.run(main(parsed()))
+    try:
+        ended = asyncio.run(main(parsed()))
+    except KeyboardInterrupt:
+        # Before it began, or again while it was ending.
+        print("interrupted", flush=True)
+        sys.exit(INTERRUPTED)
     # Only now: whatever the event loop had to say at its own end has been said.
-    print(json.dumps(ended), flush=True)
-    sys.exit(0 if ended["good"] else 1)
+    if ended["runs"] or not ended["interrupted"]:
+        print(json.dumps(ended), flush=True)
+    sys.exit(exit_code(ended))

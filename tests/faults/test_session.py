@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Sequence
@@ -129,6 +131,61 @@ def test_it_is_printed_after_everything_else() -> None:
     assert done.returncode == 0, done.stdout
     assert json.loads(last).keys() >= LAST_LINE
     assert any("loop is closed" in line for line in before)
+
+
+@pytest.mark.parametrize(
+    ("program", "runs"), [("interrupted_run", 1), ("badly_interrupted_run", 1), ("interrupted_at_once", 0)]
+)
+def test_an_interruption_keeps_what_was_found_and_is_told_without_a_traceback(
+    program: str, runs: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "run.json"
+    words = ["--seed", "7", "--broker", "nats", "--no-matrix", "--json", str(file)]
+    script = (
+        "import runpy, sys; from tests.faults import trial, test_session;"
+        f"trial.run = test_session.{program}; runpy.run_module('tests.faults', run_name='__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words],
+        cwd=page.REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, "Traceback" in done.stdout) == (130, False), done.stdout
+    if runs:
+        *_, said, last = done.stdout.splitlines()
+        found = json.loads(last)
+        assert (len(found["runs"]), found["good"], found["finished"]) == (runs, False, False)
+        assert found["problems"] == ["the session was interrupted"]
+        assert {**json.loads(file.read_text()), "seconds": 0} == {**found, "seconds": 0}
+    else:
+        said = done.stdout.splitlines()[-1]
+        assert not file.exists()
+    assert said == "interrupted"
+
+
+async def interrupted_run(plan: Plan, *given: Any) -> Result:
+    """Done in the first mode; in the second somebody presses Ctrl-C."""
+    if plan.ordered:
+        return await calm_run(plan, *given)
+    return await interrupted_at_once()
+
+
+async def badly_interrupted_run(plan: Plan, *given: Any) -> Result:
+    """The same, and on its way out something else goes wrong, which a run keeps to itself."""
+    try:
+        return await interrupted_run(plan, *given)
+    except asyncio.CancelledError:
+        return Result(plan, 0.0, ended=1.0, problems=["the run was broken off: RuntimeError: no connection"])
+
+
+async def interrupted_at_once(*_: Any) -> Result:
+    signal.raise_signal(signal.SIGINT)
+    await asyncio.Event().wait()
+    raise AssertionError("nobody ends this")
 
 
 async def noisy_run(plan: Plan, *given: Any) -> Result:
