@@ -181,9 +181,16 @@ def _checked(given: argparse.Namespace) -> dict[str, Any] | None:
     if given.into is None or not given.into.exists():
         return None
     try:
-        return figures.read(given.into)
+        older = figures.read(given.into)
     except ValueError as error:
         raise ValueError(f"--into {given.into} cannot be added to: {error}") from None
+    larger = {str(section.run.get("mode")) for section in figures.sections_of(older)} - {str(Mode.SMOKE)}
+    if given.mode is Mode.SMOKE and larger:
+        raise ValueError(
+            f"--into {given.into} has figures of another form ({', '.join(sorted(larger))}), which those of --smoke,"
+            " that mean nothing, would replace; name another file"
+        )
+    return older
 
 
 def _no_file(file: Path) -> str:

@@ -52,10 +52,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--dsn", help="a PostgreSQL database; a server is started without it")
     given = parser.parse_args()
+    known = {peer.name: peer for peer in environments.peers()}
+    if unknown := [name for name in given.peers if name not in known]:
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
     size = drains(given.rows, given.rounds)
     with common.place(given.dsn) as place:
-        for peer in environments.peers():
-            if not given.peers or peer.name in given.peers:
+        for name, peer in known.items():
+            if not given.peers or name in given.peers:
                 asyncio.run(tune(place, peer, size))
     return 0
 

@@ -389,6 +389,46 @@ def test_growth_is_that_after_the_warming_up() -> None:
     assert growth(warming + leaking, 1000) > 1.5
 
 
+@pytest.mark.parametrize(("mode", "refused"), [("full", True), ("smoke", False)])
+def test_what_means_nothing_takes_no_measured_sections_place(
+    mode: str,
+    refused: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "figures.json"
+    figures.save(file, running.assembled([measured("drain", 2.0, mode=mode)], {}))
+    before = file.read_text(encoding="utf-8")
+
+    @contextmanager
+    def nowhere(_: str | None) -> Iterator[Place]:
+        raise ValueError("it got as far as this")
+        yield
+
+    monkeypatch.setattr(common, "place", nowhere)
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--smoke", "--into", str(file)])
+    if refused:
+        with pytest.raises(SystemExit):
+            running.main("…")
+    else:
+        assert running.main("…") == 1
+    told = capsys.readouterr().err
+    assert ("has figures of another form (full)" in told, "as far as this" in told) == (refused, not refused)
+    assert file.read_text(encoding="utf-8") == before
+
+
+def test_a_peer_that_nobody_knows_is_refused_with_the_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(common, "place", None)  # it comes to no measuring
+    monkeypatch.setattr(sys, "argv", ["tune", "pgqueuer", "nosuch"])
+    with pytest.raises(SystemExit) as ended:
+        tune.main()
+    assert ended.value.code == 2
+    assert "unknown: nosuch; there are pgqueuer, faststream-outbox" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "variables", "told"),
     [

@@ -275,6 +275,8 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     for name, given in (("--long", arguments.long), ("--seconds", arguments.seconds)):
         if given is not None and not 0 <= given < inf:
             parser.error(f"{name} {given:g} is not so long as a run can be: give a number from 0 up")
+    if arguments.soak == inf:
+        parser.error("--soak inf would never end: give the seconds after which it is judged")
     if arguments.soak is not None and not arguments.soak >= SHORTEST_SOAK_SECONDS:
         parser.error(
             f"--soak {arguments.soak:g} is too short: the first {WARM_UP_SECONDS:g} s are not looked at,"
@@ -282,6 +284,11 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
         )
     if absent := [str(record) for record in arguments.records if not record.is_file()]:
         parser.error(f"no such records: {', '.join(absent)}; give files that pytest's --junitxml wrote")
+    for record in arguments.records:
+        if reason := matrix.unreadable(record):
+            parser.error(
+                f"--records {record} is no JUnit record: {reason}; give files that pytest's --junitxml wrote"
+            )
     changed = last_changed()
     if old := [str(record) for record in arguments.records if record.stat().st_mtime < changed.at]:
         parser.error(

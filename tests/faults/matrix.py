@@ -210,6 +210,15 @@ def read_results(text: str) -> list[Ran]:
     return results
 
 
+def unreadable(record: Path) -> str:
+    """Why a file is no record in JUnit's format; empty when it is one."""
+    try:
+        root = ET.fromstring(record.read_text(encoding="utf-8"))  # noqa: S314 - written by our own pytest
+    except (OSError, ValueError, ET.ParseError) as error:
+        return str(error)
+    return "" if root.tag in ("testsuites", "testsuite") else f"it begins with <{root.tag}>"
+
+
 def latest(records: Sequence[Path]) -> list[Ran]:
     """What became of each test the last time it ran: a later record overrules an earlier one, and leaves its trace."""
     by_test: dict[str, Ran] = {}

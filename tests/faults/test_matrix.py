@@ -172,6 +172,30 @@ def test_a_soak_that_ends_with_its_warm_up_is_refused(capsys: pytest.CaptureFixt
     assert parsed(["--soak", "180"]).soak == 180.0
 
 
+def test_a_soak_without_an_end_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--soak inf would never end" in refused(capsys, "--soak", "inf")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"..F. 1 failed", "syntax error"),
+        (b"", "no element found"),
+        (b"\xff\xfe", "codec can't decode"),
+        (b"<svg/>", "it begins with <svg>"),
+    ],
+)
+def test_a_record_that_is_none_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, content: bytes, reason: str
+) -> None:
+    record = tmp_path / "record.xml"
+    record.write_bytes(content)
+    told = refused(capsys, "--records", str(record))
+    assert f"--records {record} is no JUnit record: " in told
+    assert reason in told
+    assert "--junitxml" in told
+
+
 def test_a_record_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     here, nowhere = tmp_path / "here.xml", tmp_path / "nowhere.xml"
     here.write_text("<testsuite/>")
