@@ -72,15 +72,13 @@ class KafkaServer(Server):
     name = "Kafka"
     start_timeout_s = 40.0
     not_ready = (KafkaError, OSError)
-    hint = (
-        "run `apt-get install default-jre-headless maven` and let Maven fetch the broker, start a Docker engine, "
-        "or set OUTBOX_TEST_KAFKA_URL"
-    )
+    hint = "run `apt-get install default-jre-headless maven` and let Maven fetch the broker"
+    url_variable = "OUTBOX_TEST_KAFKA_URL"
 
     @classmethod
     def candidates(cls) -> list[Candidate]:
         return [
-            environment("OUTBOX_TEST_KAFKA_URL"),
+            environment(cls.url_variable),
             Candidate(Source.MAVEN, _from_maven),
             Candidate(Source.DOCKER, containers.kafka),
         ]

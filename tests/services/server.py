@@ -40,7 +40,9 @@ class Server(ABC):
     not_ready: ClassVar[tuple[type[Exception], ...]]
     """What `round_trip` raises while the server is not up to it; anything else is a mistake in the harness."""
     hint: ClassVar[str]
-    """How to get this server, in one line."""
+    """How to get this server's programs, in one line."""
+    url_variable: ClassVar[str] = ""
+    """The variable that names a server of somebody else's, for servers that may come from there or from Docker."""
 
     def __init__(
         self, run: Run, origin: Installation | Foreign, *, private: bool = False, extra_config: str = ""
@@ -97,6 +99,13 @@ class Server(ABC):
     @abstractmethod
     def candidates(cls) -> list[Candidate]:
         """Every place this server may come from."""
+
+    @classmethod
+    def advice(cls, *, private: bool) -> str:
+        """How to get this server, in one line: a private one comes from its programs alone."""
+        if private or not cls.url_variable:
+            return cls.hint
+        return f"{cls.hint}, start a Docker engine, or set {cls.url_variable}"
 
     @abstractmethod
     def own_address(self) -> str:

@@ -34,7 +34,8 @@ class Services:
         key = (kind, private)
         if key not in self._origins:
             try:
-                self._origins[key] = choose(kind.name, kind.candidates(), hint=kind.hint, private=private)
+                hint = kind.advice(private=private)
+                self._origins[key] = choose(kind.name, kind.candidates(), hint=hint, private=private)
             except Missing as missing:
                 self._origins[key] = missing
         origin = self._origins[key]

@@ -7,6 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.services import containers
+from tests.services.kafka import KafkaServer
+from tests.services.nats import NatsServer
+from tests.services.postgres import PostgresServer
+from tests.services.rabbitmq import RabbitMQServer
+from tests.services.server import Server
+from tests.services.session import Services
 from tests.services.sources import (
     Candidate,
     Foreign,
@@ -71,6 +77,25 @@ def test_a_private_server_is_one_we_start_ourselves() -> None:
         choose(
             "Server", _candidates(without={Source.WHEEL, Source.BINARY, Source.MAVEN}), hint="", private=True
         )
+
+
+@pytest.mark.parametrize(
+    ("kind", "variable"),
+    [
+        (PostgresServer, "OUTBOX_TEST_POSTGRES_URL"),
+        (KafkaServer, "OUTBOX_TEST_KAFKA_URL"),
+        (NatsServer, "OUTBOX_TEST_NATS_URL"),
+        (RabbitMQServer, "OUTBOX_TEST_AMQP_URL"),
+    ],
+)
+def test_only_a_shared_server_is_advised_to_come_from_docker_or_a_variable(
+    kind: type[Server], variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kind, "candidates", list)
+    for private in (True, False):
+        with pytest.raises(Missing, match=f"no {kind.name}: run `") as raised:
+            Services().locate(kind, private=private)
+        assert [part in str(raised.value) for part in ("Docker", variable)] == [not private] * 2
 
 
 def test_a_failing_source_is_passed_over_and_named_when_nothing_is_left() -> None:
