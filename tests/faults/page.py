@@ -12,19 +12,26 @@ import json
 import re
 import shutil
 import sys
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from tests.docs.markdown import replaced
 from tests.faults.rows import ROWS, Row
-from tests.revision import at_commit
+from tests.revision import UNKNOWN, at_commit
 
 REPOSITORY = Path(__file__).parents[2]
 RESULTS = REPOSITORY / "tests" / "faults" / "results"
 RUN, MUTANTS, SOAK = (RESULTS / f"{name}.json" for name in ("latest", "mutants", "soak"))
 PAGE = REPOSITORY / "docs" / "explanation" / "faults.md"
 PLOT = PAGE.with_name("faults-timeline.svg")
+COMMANDS = (
+    "python -m nox -s faults -- --long",
+    "python -m tests.faults.mutants",
+    "python -m nox -s faults -- --soak 3600",
+)
+"""What makes a record of a run, of mutants and of a soak."""
 _FILES = re.compile(r" --(json|plot|report) \S+")
 
 
@@ -186,6 +193,20 @@ def unfit(saved: dict[str, Any], form: str = "long") -> str:
     )
 
 
+def unplaced(given: Mapping[str, Path | None]) -> str:
+    """Which of these records does not say at which commit it was made; empty when all do. Their keys say how each is
+    made."""
+    for command, file in given.items():
+        if file is not None:
+            saved = json.loads(file.read_text(encoding="utf-8"))
+            if saved.get("commit", UNKNOWN) == UNKNOWN:
+                return (
+                    f"{file} does not say at which commit it was made, for that was in no git checkout of the project;"
+                    f" make one in a clone: {command} --json {file.name}"
+                )
+    return ""
+
+
 def main(arguments: argparse.Namespace) -> int:
     """Nothing is written before everything that is given could be read."""
     try:
@@ -196,6 +217,8 @@ def main(arguments: argparse.Namespace) -> int:
         if arguments.soak is not None:
             wrong = unfit(json.loads(arguments.soak.read_text(encoding="utf-8")), "soak")
             problem = problem or (f"--soak {arguments.soak}: {wrong}" if wrong else "")
+        given = (arguments.file, arguments.mutants, arguments.soak)
+        problem = problem or unplaced(dict(zip(COMMANDS, given, strict=True)))
         if arguments.plot is not None and "<svg" not in arguments.plot.read_text(encoding="utf-8"):
             problem = f"{arguments.plot} is no plot"
     except OSError as error:

@@ -15,6 +15,7 @@ from tests.faults.soak import Trend
 from tests.faults.stops import Stop
 from tests.faults.summary import summary
 from tests.faults.trial import Result
+from tests.revision import UNKNOWN
 
 PLAN = Plan(seed=7, broker="amqp", seconds=3600.0, ordered=True)
 
@@ -67,6 +68,35 @@ def test_a_soak_is_shown_with_its_commit_its_counts_and_its_trends(kept: Path) -
         assert part in shown
     assert shown in page.PAGE.read_text(encoding="utf-8")
     assert "No soak by itself is recorded." not in page.PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("which", ["file", "mutants", "soak"])
+@pytest.mark.parametrize("commit", [{"commit": UNKNOWN, "dirty": None}, {}])
+def test_a_record_of_no_commit_is_not_shown_and_it_is_said_how_to_make_one(
+    kept: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    which: str,
+    commit: dict[str, Any],
+) -> None:
+    shown = {
+        "file": json.loads(page.RUN.read_text(encoding="utf-8")),
+        "mutants": json.loads(page.MUTANTS.read_text(encoding="utf-8")),
+        "soak": soaked(),
+    }
+    monkeypatch.setattr(page, "MUTANTS", kept / "kept-mutants.json")
+    files: dict[str, Path] = {}
+    for name, record in shown.items():
+        of = commit if name == which else {"commit": "0123456789", "dirty": False}
+        rest = {key: value for key, value in record.items() if key not in ("commit", "dirty")}
+        files[name] = kept / f"{name}.json"
+        files[name].write_text(json.dumps(rest | of), encoding="utf-8")
+    before = page.PAGE.read_bytes()
+    assert page.main(argparse.Namespace(plot=None, **files)) == 1
+    told = capsys.readouterr().out
+    assert f"{files[which]} does not say at which commit it was made" in told
+    assert f"--json {which}.json" in told
+    assert page.PAGE.read_bytes() == before
 
 
 @pytest.mark.parametrize(
