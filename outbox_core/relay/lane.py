@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -181,7 +180,9 @@ class Lane:
                 topic = meta.topic
                 try:
                     outlet = self._outlet(self._leaves.of(topic))
-                except (Exception, asyncio.CancelledError) as error:
+                except (KeyboardInterrupt, SystemExit):
+                    raise
+                except BaseException as error:
                     # A router that cannot route one message has failed that one. Nothing is waited for here, so that a
                     # cancellation is not this task's, either.
                     outlet = None

@@ -372,6 +372,8 @@ async def test_a_router_that_cannot_route_one_topic_fails_that_topic_alone(bench
         def route(self, topic: str, /) -> Any:
             if topic == "no.such":
                 raise LookupError("nothing is mapped to no.such")
+            if topic == "no.exit":
+                raise GeneratorExit
             if topic == "wrong.probe":
                 return self.wrong
             if topic == "in.circles":
@@ -386,9 +388,10 @@ async def test_a_router_that_cannot_route_one_topic_fails_that_topic_alone(bench
     await bench.enqueue(4)
     await bench.enqueue(5, topic="in.circles")
     await bench.enqueue(6, topic="my.own")
+    await bench.enqueue(7, topic="no.exit")
     router = Router()
     async with bench.relay(router, max_attempts=2):
-        assert await bench.settled() == {"dead": 3, "published": 3}
+        assert await bench.settled() == {"dead": 4, "published": 3}
     cure = "one of them has to answer with a dispatcher that is no router, or with itself to take the message"
     assert [row["last_error"] for row in await bench.rows()] == [
         "UNKNOWN.LOOKUPERROR LookupError: nothing is mapped to no.such",
@@ -397,4 +400,5 @@ async def test_a_router_that_cannot_route_one_topic_fails_that_topic_alone(bench
         None,
         f"CONFIG.INVALID the routers lead in a circle with the topic 'in.circles': Router, Circle, Router; {cure}",
         None,
+        "UNKNOWN.GENERATOREXIT GeneratorExit:",
     ]
