@@ -46,6 +46,7 @@ class Completer:
         *,
         delete: bool,
         restamp: bool,
+        patience: float,
         backoff: Backoff,
         observe: Callable[[Event], None],
         resolved: Callable[[Sequence[Row]], None],
@@ -54,7 +55,9 @@ class Completer:
         returning: Callable[[Sequence[Row]], None],
         set_aside: Callable[[Sequence[Row]], None],
     ) -> None:
-        """``returning`` is told of rows at once, before anything is written, that are to leave the hand unresolved, or
+        """A write that fails after ``patience`` seconds has waited for something.
+
+        ``returning`` is told of rows at once, before anything is written, that are to leave the hand unresolved, or
         may; ``released`` of those that were given back, ``abandoned`` of those that are left to the end of their
         leases, ``resolved`` of all others that are in hand no longer, and ``set_aside`` of all whose outcomes wait so
         that others need not."""
@@ -71,6 +74,9 @@ class Completer:
         self._batch = Outcomes()
         self._aside = Aside(table, store, set_aside)
         self._portions = Portions()
+        self._patience = patience
+        self._held_up = 0
+        """How many writes in a row took too long although the database answers."""
         self._added = anyio.Event()
         self._ended = False
         self.refusals = 0
@@ -130,12 +136,12 @@ class Completer:
                 await self._write_published(batch)
                 await self._write_failed(batch)
                 await self._write_released(batch)
-                self.refusals = failures = 0
+                self.refusals = failures = self._held_up = 0
                 longest = max(longest, clock.now() - began)
             except _OF_ALL_ROWS as error:
                 batch.unsure = True
                 failures += 1
-                if not await self._passed(batch, error, failures, clock.now() - began):
+                if not await self._passed(batch, error, clock.now() - began):
                     await self._bear(error, failures)
                 batch.add(rest)
                 continue
@@ -146,18 +152,17 @@ class Completer:
                     for alone in batch.apart():
                         await self._write(alone)
             batch = rest
-        self._portions.written(longest)
+        if longest:
+            self._portions.written(longest)
 
-    async def _passed(self, batch: Outcomes, error: StorageError, failures: int, seconds: float) -> bool:
+    async def _passed(self, batch: Outcomes, error: StorageError, seconds: float) -> bool:
         """Whether a batch that was not written is another one now: without rows that keep the others, or smaller."""
         found = await self._aside.take_locked(batch)
-        if found or found is None:
+        held_up = found is False and isinstance(error, _FOR_A_WHILE) and seconds >= self._patience
+        self._held_up = self._held_up + 1 if held_up else 0
+        if not held_up:
             return bool(found)
         # The database answers: there is one row that takes too long, or they do together.
-        if not (
-            isinstance(error, StorageTimeout) or (isinstance(error, StorageUnavailable) and failures > 1)
-        ):
-            return False
         if len(batch) > 1:
             self._portions.too_many(len(batch), seconds)
             _logger.warning(
@@ -165,7 +170,11 @@ class Completer:
                 self._table, len(batch), seconds, error, self._portions.most,
             )  # fmt: skip
             return True
-        return (batch.slow or failures > 1) and self._aside.take_slow(batch, error)
+        # The first time the database may have been away, and have come back just now.
+        if not ((batch.slow or self._held_up > 1) and self._aside.take_slow(batch, error)):
+            return False
+        self._held_up = 0
+        return True
 
     async def _bear(self, error: StorageError, failures: int) -> None:
         self.refusals = 0 if isinstance(error, _FOR_A_WHILE) else self.refusals + 1

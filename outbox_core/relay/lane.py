@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from outbox_core.table import TableName
 
 _HAND_BATCHES: Final = 3
+_LOCK_PARTS: Final = 12
+"""Somebody else's lock is waited for a tenth of the time that a statement has: what took nearly that long did wait."""
 _KEPT_SECONDS: Final = 30.0
 """After which a key is asked for although its destination is still away."""
 
@@ -69,6 +71,7 @@ class Lane:
             store,
             delete=settings.on_published == "delete",
             restamp=not settings.single_active,
+            patience=settings.database_timeout / _LOCK_PARTS,
             backoff=backoff,
             observe=observe,
             resolved=self._resolved,

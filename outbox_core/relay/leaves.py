@@ -63,6 +63,8 @@ class Leaf:
         """Why the last probe of this outage failed, as it was logged."""
         self._deaf: set[asyncio.Task[None]] = set()
         """Probes that were left behind and have not ended yet."""
+        self.closed_at = 0.0
+        """When its last outage was seen to be over."""
         self._alone: Row | None = None
         """The suspect that is with the dispatcher, or waits for all others to be gone."""
         self._waiting: dict[Callable[[], None], None] = {}
@@ -139,19 +141,16 @@ class Leaf:
 
     def acknowledged(self, now: float) -> bool:
         """A message arrived. True when that ends an outage."""
-        if self.breaker.acknowledged(now):
-            self._said = None
-            self._changed(self)
-            return True
-        return False
+        return self.breaker.acknowledged(now) and self._closed(now)
 
     def refused(self) -> bool:
         """A message was refused, by whomever. True when that ends an outage."""
-        if self.breaker.refused():
-            self._said = None
-            self._changed(self)
-            return True
-        return False
+        return self.breaker.refused() and self._closed(clock.now())
+
+    def _closed(self, now: float) -> bool:
+        self.closed_at, self._said = now, None
+        self._changed(self)
+        return True
 
     async def probe(self, timeout: float) -> bool:
         """Ask for a sign of life; true without asking when the dispatcher cannot ask."""

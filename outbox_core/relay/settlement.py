@@ -140,6 +140,14 @@ class Settlement:
         if leaf.breaker.state is not BreakerState.CLOSED:
             self._settle_while_away(leaf, cases)
             return
+        over = [
+            case for case in cases if case.began < leaf.closed_at and not leaf.breaker.is_suspect(case.row.id)
+        ]
+        for case in self._taken(over):  # it was away, and was seen to be back a moment before this is judged
+            self._wait(case.row, case.error, self._backoff.delay(1), case.seconds, refund=True)
+        cases = [case for case in cases if case not in over]
+        if not cases:
+            return
         # The verdict of the last one: all of them add up, whichever was first.
         away = [leaf.breaker.timed_out(now, since) for _ in cases][-1]
         if not away and leaf.probes:

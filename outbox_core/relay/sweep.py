@@ -100,10 +100,8 @@ class Sweep:
             self.next = 0.0 if self._wanted_again else after_sweep(began)
             self._wanted_again = False
             return True
-        self.place = (
-            last[0],
-            last[1] + 1,
-        )  # a row that fills a slice alone may go back, and is not to fill the next
+        # A row that fills a slice alone may go back, and is not to fill the next.
+        self.place = (last[0], last[1] + 1)
         now = clock.now()
         self.next = now if of_use else now + _SLICE_COST * (now - began)
         return False
