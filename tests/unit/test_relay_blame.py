@@ -406,3 +406,29 @@ async def test_a_dispatch_that_lasts_through_many_outages_has_seen_one() -> None
         last.set()
         await until(lambda: all(row.published_at for row in rows(store)))
     assert not [event for event in heard.of(Failed) if event.charged]
+
+
+async def test_a_timeout_that_is_judged_when_its_outage_is_over_costs_nobody_an_attempt() -> None:
+    """The one that went ahead to see is given up, and the next one arrives before anybody has looked into that."""
+    store, heard, inside, away = MemoryStore(), Heard(), 0, True
+
+    async def dispatch(_: DispatchedMessage) -> None:
+        nonlocal inside
+        if away:
+            inside += 1
+            try:
+                await asyncio.Event().wait()
+            finally:
+                inside -= 1
+
+    def one_sees_and_others_wait() -> bool:
+        leased = sum(row.lock_token is not None for row in rows(store))
+        return bool(heard.of(BreakerOpened)) and inside == 1 and leased > 1
+
+    await put(store, *(Message(GOOD, number) for number in range(6)))
+    async with Relay(lambda: store, table=TABLE, dispatcher=dispatch, observers=[heard], **QUICK):
+        await until(one_sees_and_others_wait)
+        away = False
+        await until(lambda: all(row.published_at for row in rows(store)))
+    assert not [event for event in heard.of(Failed) if event.charged]
+    assert {row.attempts for row in rows(store)} == {1}
