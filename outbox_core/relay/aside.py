@@ -42,6 +42,11 @@ class Aside:
     def __bool__(self) -> bool:
         return bool(self._locked or self._slow)
 
+    @property
+    def is_due(self) -> bool:
+        """Whether one that was slow may be tried now: the last one that was tried is through."""
+        return bool(self._slow) and clock.now() >= self._next_try
+
     async def take_locked(self, batch: Outcomes) -> bool | None:
         """Those that somebody else keeps locked: whether there were any; None when the database does not answer."""
         found = await self._find_locked(batch)
@@ -90,7 +95,7 @@ class Aside:
             locked = await self._find_locked(self._locked)
             if locked is not None:
                 again.append(self._locked.take({row.id for row in self._locked.rows} - locked))
-        if self._slow and now >= self._next_try:
+        if self.is_due:
             again.append(self._slow.popleft())
         if again:
             self._tell()

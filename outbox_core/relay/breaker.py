@@ -44,6 +44,12 @@ class Breaker:
         self.suspects = False
         """Whether any row is under suspicion."""
 
+    @property
+    def is_trying(self) -> bool:
+        """Whether one goes ahead to see although nothing has answered yet. If it fails, that was no outage of its own,
+        and takes the place of the opening before it."""
+        return self.state is BreakerState.HALF_OPEN and not self._probed
+
     def acknowledged(self, now: float) -> bool:
         """A message arrived. True when that ends an outage."""
         self.last_ack = now

@@ -121,6 +121,8 @@ class Completer:
             if self._aside:
                 for again in await self._aside.in_turn():
                     await self._write(again)
+                if self._aside.is_due:
+                    self._added.set()
             if self._ended and not self._batch:
                 return
 

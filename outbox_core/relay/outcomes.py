@@ -73,7 +73,16 @@ class Outcomes:
         """What there is after so many rows, which is not in here any more."""
         if len(self) <= most:
             return Outcomes()
-        return self.take({row.id for row in self.rows[most:]})
+        # By their places, not by their rows: a row may be in here twice, once for each of its leases.
+        rest = Outcomes(reasons=set(self.reasons), unsure=self.unsure)
+        self.published, rest.published = self.published[:most], self.published[most:]
+        most -= len(self.published)
+        self.failed, rest.failed = self.failed[:most], self.failed[most:]
+        most -= len(self.failed)
+        self.released, rest.released = self.released[:most], self.released[most:]
+        if not self.released:
+            self.reasons = set()
+        return rest
 
     def apart(self) -> Iterator[Outcomes]:
         """The same outcomes, each in a batch of its own."""

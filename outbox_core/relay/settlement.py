@@ -140,12 +140,9 @@ class Settlement:
         if leaf.breaker.state is not BreakerState.CLOSED:
             self._settle_while_away(leaf, cases)
             return
-        over = [
-            case for case in cases if case.began < leaf.closed_at and not leaf.breaker.is_suspect(case.row.id)
-        ]
+        over, cases = _parted(leaf, cases)
         for case in self._taken(over):  # it was away, and was seen to be back a moment before this is judged
             self._wait(case.row, case.error, self._backoff.delay(1), case.seconds, refund=True)
-        cases = [case for case in cases if case not in over]
         if not cases:
             return
         # The verdict of the last one: all of them add up, whichever was first.
@@ -268,3 +265,12 @@ class Settlement:
 
     def _shown(self, row: Row, error: BaseException) -> str:
         return summary_of(error, row.message.payload, self._settings.last_error_max_bytes)
+
+
+def _parted(leaf: Leaf, cases: Sequence[_TimedOut]) -> tuple[list[_TimedOut], list[_TimedOut]]:
+    """Those that began while the destination was away, and the others. A suspect is one of these in any case."""
+    over, others = list[_TimedOut](), list[_TimedOut]()
+    for case in cases:
+        before = case.began < leaf.closed_at and not leaf.breaker.is_suspect(case.row.id)
+        (over if before else others).append(case)
+    return over, others

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import MagicMock
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
 from outbox_core.dispatcher import Dispatcher
 from outbox_core.errors import ConfigError
-from outbox_core.meta import DispatchedMessage
+from outbox_core.meta import DispatchedMessage, Meta
 from outbox_core.relay.backoff import Backoff
-from outbox_core.relay.leaves import MOST_TOPICS, Leaves
+from outbox_core.relay.breaker import Breaker
+from outbox_core.relay.leaves import MOST_TOPICS, Leaf, Leaves
 from outbox_core.routes import MOST_ROUTERS
+from outbox_core.store import Row
 
 
 class Nobody:
@@ -166,3 +169,27 @@ async def test_why_probes_fail_is_logged_once_for_each_reason(caplog: pytest.Log
     leaf.acknowledged(1.0)
     leaf.open(2.0, frozenset())
     assert await said(refused) == [text], "it is another outage"
+
+
+def leased(row_id: UUID) -> Row:
+    meta = Meta(
+        "public.t", UUID(int=0), "a.b.v1", row_id, 1, 1, 0, None, {}, datetime(2030, 1, 1, tzinfo=UTC)
+    )
+    return Row(row_id, uuid4(), DispatchedMessage(meta, b"", "application/json"), 0.0, None)
+
+
+def test_one_that_is_there_at_an_opening_and_at_that_of_a_blind_try_is_seen_once_for_each_outage() -> None:
+    """Nobody answers yet when another goes ahead to see: that it fails, too, says no more than the first time."""
+    breaker, poison = Breaker(Backoff(), 1.0), uuid4()
+    leaf, seen = Leaf(Nobody(), breaker, lambda _: None), list[bool]()
+    for _ in range(3):
+        hanging, first, second = leased(poison), leased(uuid4()), leased(uuid4())
+        assert leaf.starts(hanging, 0.0)
+        leaf.open(0.0, [first])
+        breaker.half_open(0.0, answered=False)
+        leaf.open(0.0, [second])
+        breaker.half_open(0.0, answered=False)
+        leaf.acknowledged(0.0)
+        leaf.ended(hanging)
+        seen.append(breaker.is_suspect(poison))
+    assert seen == [False, False, True]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
@@ -123,3 +124,13 @@ def test_what_is_beyond_so_many_is_there_and_not_here_in_order(most: int) -> Non
     assert (sequences(whole), sequences(rest)) == (list(range(1, 7))[:most], list(range(1, 7))[most:])
     whole.add(rest)
     assert sequences(whole) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("most", range(1, 5))
+def test_a_row_that_is_there_with_two_leases_is_parted_like_two(most: int) -> None:
+    first, second = row(1), row(2)
+    again = [replace(one, token=uuid4()) for one in (first, second)]
+    whole = Outcomes(published=[first, second, *again])
+    rest = whole.beyond(most)
+    assert (len(whole), len(rest)) == (most, 4 - most)
+    assert [*whole.published, *rest.published] == [first, second, *again]

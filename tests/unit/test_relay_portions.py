@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
+
+from outbox_core.relay import clock
 from outbox_core.relay.portions import ALL, Portions
+
+
+class Time:
+    now = 0.0
+
+
+@pytest.fixture(autouse=True)
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    time = Time()
+    monkeypatch.setattr(clock, "now", lambda: time.now)
+    return time
 
 
 def test_all_go_together_as_long_as_that_is_quick() -> None:
@@ -27,3 +41,12 @@ def test_more_go_together_again_when_they_are_quick_and_not_before() -> None:
     for _ in range(20):
         portions.written(1.2)
     assert portions.most == ALL
+
+
+def test_more_go_together_after_a_while_where_writes_always_take_long(time: Time) -> None:
+    portions, seen = Portions(), list[int]()
+    portions.too_many(4, 0.5)
+    for time.now in (14.0, 15.0, 29.0, 30.0):
+        portions.written(0.2)
+        seen.append(portions.most)
+    assert seen == [1, 4, 4, 16]

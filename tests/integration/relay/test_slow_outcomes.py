@@ -10,7 +10,9 @@ import asyncpg
 import pytest
 
 from outbox_core.meta import DispatchedMessage
-from tests.integration.relay.bench import TABLE, Bench, ignore, until
+from outbox_core.observer import Reconnecting
+from outbox_core.relay import aside
+from tests.integration.relay.bench import TABLE, Bench, Gate, ignore, until
 
 pytestmark = pytest.mark.asyncio
 
@@ -104,3 +106,36 @@ async def test_a_stop_does_not_wait_for_one_that_takes_too_long(
     async with asyncio.timeout(3.0):
         await relay.stop(1.0)
     assert await bench.states() == {"in_flight": 1}
+
+
+async def test_a_table_that_is_locked_for_a_while_makes_no_outcome_a_slow_one(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As the building of an index does it, which leaves the locks of rows alone."""
+    gate = Gate()
+    await bench.enqueue(*range(8))
+    other = await asyncpg.connect(bench.writers)
+    try:
+        async with bench.relay(gate, **HASTY, lock_ttl=60.0, dispatch_timeout=5.0):
+            await until(lambda: gate.inside == 8)
+            async with other.transaction():
+                await other.execute(f"LOCK TABLE {TABLE} IN SHARE MODE")
+                gate.opened.set()
+                await until(lambda: len(bench.heard.of(Reconnecting)) >= 3)
+            await become(bench, 4.0, 8)
+    finally:
+        await other.close()
+    assert "not recorded in" not in caplog.text
+
+
+async def test_those_that_were_slow_are_recorded_soon_after_the_first_of_them(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aside, "_TRY_SECONDS", 5.0)
+    await bench.connection.execute(_SLOWED % (30, """ AND NEW.payload = '"slow"'::jsonb"""))
+    await bench.enqueue("slow", "slow", "slow", "slow")
+    async with bench.relay(ignore, **HASTY, lock_ttl=60.0):
+        await until(lambda: caplog.text.count("is not recorded in time") == 4, 25.0)
+        await bench.connection.execute(f"DROP TRIGGER slow ON {TABLE}")
+        await become(bench, 7.0, 4)
+    assert {row["attempts"] for row in await bench.rows()} == {1}
