@@ -87,15 +87,16 @@ class Aside:
         self._tell()
         return True
 
-    async def in_turn(self) -> list[Outcomes]:
-        """What may be written now: all that nobody keeps locked any more, and one that was slow."""
+    async def in_turn(self, *, stopping: bool) -> list[Outcomes]:
+        """What may be written now: all that nobody keeps locked any more, and one that was slow, which a relay that is
+        ``stopping`` has no time for."""
         now, again = clock.now(), list[Outcomes]()
         if self._locked and now >= self._next_look:
             self._next_look = now + LOOK_SECONDS
             locked = await self._find_locked(self._locked)
             if locked is not None:
                 again.append(self._locked.take({row.id for row in self._locked.rows} - locked))
-        if self.is_due:
+        if self.is_due and not stopping:
             again.append(self._slow.popleft())
         if again:
             self._tell()

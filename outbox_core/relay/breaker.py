@@ -44,12 +44,6 @@ class Breaker:
         self.suspects = False
         """Whether any row is under suspicion."""
 
-    @property
-    def is_trying(self) -> bool:
-        """Whether one goes ahead to see although nothing has answered yet. If it fails, that was no outage of its own,
-        and takes the place of the opening before it."""
-        return self.state is BreakerState.HALF_OPEN and not self._probed
-
     def acknowledged(self, now: float) -> bool:
         """A message arrived. True when that ends an outage."""
         self.last_ack = now
@@ -91,8 +85,12 @@ class Breaker:
         if news:
             self.opened_at = now
         self._openings += 1
+        same = self.state is BreakerState.HALF_OPEN and not self._probed
         self.state = BreakerState.OPEN
-        self._in_flight_at_opening = frozenset(in_flight)
+        # Nothing has answered since the opening before: it is the same outage, and who was there then may be its cause.
+        self._in_flight_at_opening = frozenset(in_flight) | (
+            self._in_flight_at_opening if same else frozenset()
+        )
         self.retry_at = now + self._backoff.delay(self._openings)
         return news
 

@@ -119,9 +119,9 @@ class Completer:
             batch, self._batch = self._batch, Outcomes()
             await self._write(batch)
             if self._aside:
-                for again in await self._aside.in_turn():
+                for again in await self._aside.in_turn(stopping=self._ended):
                     await self._write(again)
-                if self._aside.is_due:
+                if self._aside.is_due and not self._ended:
                     self._added.set()
             if self._ended and not self._batch:
                 return

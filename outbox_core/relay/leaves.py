@@ -124,9 +124,7 @@ class Leaf:
 
     def open(self, now: float, more: Sequence[Row]) -> bool:
         """The destination is away. True when that is news."""
-        again = self.breaker.is_trying
-        rows = () if self.is_open else (*self.in_flight, *more)
-        present = [row for row in rows if again or not row.saw_opening]
+        present = () if self.is_open else [row for row in (*self.in_flight, *more) if not row.saw_opening]
         for row in present:
             row.saw_opening = True
         news = self.breaker.open(now, [row.id for row in present])

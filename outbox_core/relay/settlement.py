@@ -187,10 +187,16 @@ class Settlement:
             self._see_first(leaf, case.row, case.error)
 
     def settle_timeouts_now(self) -> None:
-        """The relay stops: whatever is still to be examined is put off as it is."""
+        """The relay stops: whatever is still to be examined is put off as it is, at its own cost unless the destination
+        is known to be away."""
         gathered, self._timed_out = self._timed_out, []
         for case in gathered:
-            self._put_off(case.row, case.error, case.seconds)
+            breaker = case.leaf.breaker
+            away = breaker.state is not BreakerState.CLOSED or case.began < case.leaf.closed_at
+            if away and not breaker.is_suspect(case.row.id):
+                self._wait(case.row, case.error, self._backoff.delay(1), case.seconds, refund=True)
+            else:
+                self._put_off(case.row, case.error, case.seconds)
 
     def _charge(self, leaf: Leaf, row: Row, error: BaseException, seconds: float) -> None:
         """The message pays. A suspect that is given up is none any more, and what was seen of it is no outage."""

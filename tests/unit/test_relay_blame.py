@@ -432,3 +432,24 @@ async def test_a_timeout_that_is_judged_when_its_outage_is_over_costs_nobody_an_
         await until(lambda: all(row.published_at for row in rows(store)))
     assert not [event for event in heard.of(Failed) if event.charged]
     assert {row.attempts for row in rows(store)} == {1}
+
+
+async def test_a_timeout_during_a_stop_costs_nothing_while_the_destination_is_away() -> None:
+    """Nobody looks into it any more, but that the destination is away is known."""
+    store, heard, hangs = MemoryStore(), Heard(), asyncio.Event()
+
+    async def dispatch(message: DispatchedMessage) -> None:
+        if message.meta.topic == BAD:
+            await hangs.wait()
+            raise BrokerUnavailable("refused")
+        hangs.set()
+        await asyncio.Event().wait()
+
+    settings = QUICK | {"max_attempts": 1, "backoff_base": 60.0, "backoff_cap": 60.0}
+    await put(store, Message(GOOD, 1), Message(BAD, 2))
+    relay = Relay(lambda: store, table=TABLE, dispatcher=dispatch, observers=[heard], **settings)
+    await relay.start()
+    await until(lambda: bool(heard.of(BreakerOpened)))
+    await relay.stop(2.0)
+    assert [event.charged for event in heard.of(Failed)] == [False, False]
+    assert [(row.attempts, row.dead_at) for row in rows(store)] == [(0, None), (0, None)]

@@ -99,6 +99,20 @@ def test_nobody_is_suspected_of_an_outage_that_lasts() -> None:
     assert not subject.is_suspect(OTHER)
 
 
+def test_who_was_there_when_it_went_away_is_suspected_although_others_went_ahead_in_vain() -> None:
+    """Without a probe nothing answers before a delivery: until then it is one outage, however often it was tried."""
+    subject = breaker()
+    for _ in range(3):
+        assert not subject.is_suspect(POISON)
+        subject.open(0.0, {POISON})
+        for _ in range(4):
+            subject.half_open(0.0, answered=False)
+            subject.open(0.0, {uuid4()})
+        subject.half_open(0.0, answered=False)
+        subject.acknowledged(0.0)
+    assert subject.is_suspect(POISON)
+
+
 EVENTS = st.lists(
     st.sampled_from(["ack", "answered", "timeout", "open", "probe failed", "half open", "unanswered"]),
     max_size=60,
