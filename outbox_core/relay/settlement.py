@@ -48,6 +48,12 @@ class _TimedOut:
     seconds: float
     began: float
 
+    @property
+    def is_excused(self) -> bool:
+        """Whether its destination is away, as is known, or was when this began. A suspect pays in any case."""
+        away = self.leaf.breaker.state is not BreakerState.CLOSED or self.began < self.leaf.closed_at
+        return away and not self.leaf.breaker.is_suspect(self.row.id)
+
 
 class Settlement:
     """Every claimed row ends here exactly once per lease: acknowledged, put off, given up or given back."""
@@ -140,9 +146,10 @@ class Settlement:
         if leaf.breaker.state is not BreakerState.CLOSED:
             self._settle_while_away(leaf, cases)
             return
-        over, cases = _parted(leaf, cases)
-        for case in self._taken(over):  # it was away, and was seen to be back a moment before this is judged
-            self._wait(case.row, case.error, self._backoff.delay(1), case.seconds, refund=True)
+        # It may have been away, and have been seen to be back a moment before this is judged.
+        for case in self._taken([case for case in cases if case.is_excused]):
+            self._excuse(case)
+        cases = [case for case in cases if not case.is_excused]
         if not cases:
             return
         # The verdict of the last one: all of them add up, whichever was first.
@@ -178,7 +185,7 @@ class Settlement:
                 if not before and not self._is_last(case.row, case.error):
                     charged.append(case)
             elif before:
-                self._wait(case.row, case.error, self._backoff.delay(1), case.seconds, refund=True)
+                self._excuse(case)
             else:
                 outage.append(case)
         if outage:
@@ -191,12 +198,13 @@ class Settlement:
         is known to be away."""
         gathered, self._timed_out = self._timed_out, []
         for case in gathered:
-            breaker = case.leaf.breaker
-            away = breaker.state is not BreakerState.CLOSED or case.began < case.leaf.closed_at
-            if away and not breaker.is_suspect(case.row.id):
-                self._wait(case.row, case.error, self._backoff.delay(1), case.seconds, refund=True)
+            if case.is_excused:
+                self._excuse(case)
             else:
                 self._put_off(case.row, case.error, case.seconds)
+
+    def _excuse(self, case: _TimedOut) -> None:
+        self._wait(case.row, case.error, self._backoff.delay(1), case.seconds, refund=True)
 
     def _charge(self, leaf: Leaf, row: Row, error: BaseException, seconds: float) -> None:
         """The message pays. A suspect that is given up is none any more, and what was seen of it is no outage."""
@@ -271,12 +279,3 @@ class Settlement:
 
     def _shown(self, row: Row, error: BaseException) -> str:
         return summary_of(error, row.message.payload, self._settings.last_error_max_bytes)
-
-
-def _parted(leaf: Leaf, cases: Sequence[_TimedOut]) -> tuple[list[_TimedOut], list[_TimedOut]]:
-    """Those that began while the destination was away, and the others. A suspect is one of these in any case."""
-    over, others = list[_TimedOut](), list[_TimedOut]()
-    for case in cases:
-        before = case.began < leaf.closed_at and not leaf.breaker.is_suspect(case.row.id)
-        (over if before else others).append(case)
-    return over, others

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from math import inf
 
 import pytest
 
@@ -13,7 +14,7 @@ from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
 from outbox_core.relay.lane import Lane
-from outbox_core.store import Lease, Tick
+from outbox_core.store import Claim, Lease, Leased, Tick
 from outbox_core.stores.memory.election import MemoryElection
 from outbox_core.table import TableName
 from tests.integration.relay.bench import ignore, until
@@ -158,22 +159,34 @@ async def test_a_cancellation_of_the_relay_itself_is_still_one(caplog: pytest.Lo
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
+class Claimed(KeptStore):
+    """Says when the last claim was."""
+
+    claimed_at = inf
+
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
+        self.claimed_at = asyncio.get_running_loop().time()
+        return await super().claim(table, claim)
+
+
 async def test_a_dispatcher_that_leaves_its_task_cancelled_keeps_no_row_behind_it() -> None:
     """As libraries of timeouts do that cancel a task and do not take that back. The hand is full, so that no claim
     comes to set another task to work."""
-    store, begun = KeptStore(), dict[int, float]()
+    store, begun = Claimed(), dict[int, float]()
 
     async def dispatch(message: DispatchedMessage) -> None:
         number, loop = int(message.payload), asyncio.get_running_loop()
-        begun.setdefault(number, loop.time())
-        if number == 0:
+        if number == 0 and not begun:
             task = asyncio.current_task()
             assert task is not None
+            await until(lambda: loop.time() > store.claimed_at + 0.5)
+            begun[0] = loop.time()
             loop.call_soon(task.cancel)
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
                 raise TimeoutError from None
+        begun.setdefault(number, loop.time())
 
     await put(store, *(Message("a.b.v1", number) for number in range(500)))
     settings = QUICK | {"dispatch_timeout": 6.0, "lock_ttl": 60.0, "concurrency": 1, "batch_size": 10}

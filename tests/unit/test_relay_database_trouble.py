@@ -7,14 +7,20 @@ from collections.abc import Sequence
 
 import pytest
 
-from outbox_core.errors import PermissionDenied, SchemaMissing, StorageError, StorageUnavailable
+from outbox_core.errors import (
+    PermissionDenied,
+    SchemaMissing,
+    StorageError,
+    StorageTimeout,
+    StorageUnavailable,
+)
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
 from outbox_core.store import Lease, Tick
 from outbox_core.stores.memory.store import MemoryStore
 from outbox_core.table import TableName
-from tests.integration.relay.bench import until
+from tests.integration.relay.bench import ignore, until
 from tests.unit.relaying import OTHER, QUICK, TABLE, put, rows
 
 pytestmark = pytest.mark.asyncio
@@ -29,6 +35,8 @@ class Troubled(MemoryStore):
         self.looks, self.records = looks, records
         self.only: TableName | None = None
         """The table in trouble, if not all."""
+        self.seconds = 0.0
+        """How long it takes to fail to put something on record."""
 
     async def tick(self, table: TableName) -> Tick:
         if self.looks:
@@ -38,6 +46,7 @@ class Troubled(MemoryStore):
 
     async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
         if self.records and self.only in (None, table):
+            await asyncio.sleep(self.seconds)
             self.records -= 1
             raise self.error
         return await super().publish(table, leases, delete=delete)
@@ -64,6 +73,25 @@ async def test_what_nobody_is_to_blame_for_is_tried_until_it_is_on_record(error:
     async with Relay(lambda: troubled, table=TABLE, dispatcher=dispatch, max_attempts=1, **QUICK):
         await until(lambda: all(row.published_at is not None for row in rows(store)))
     assert dispatched == 3
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_one_outcome_that_came_too_late_once_is_tried_again_at_once_and_only_then_set_aside(
+    times: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first time the database may have been away, and have come back before it is asked."""
+    store = MemoryStore()
+    troubled = Troubled(store, StorageTimeout("not answered in time"), records=times)
+    troubled.seconds = 0.2
+    await put(store, Message("a.b.v1", 1))
+    settings = {**QUICK, "database_timeout": 1.0}
+    async with Relay(lambda: troubled, table=TABLE, dispatcher=ignore, **settings):
+        await until(lambda: not troubled.records)
+        if times == 1:
+            await until(lambda: rows(store)[0].published_at is not None, 5.0)
+        else:
+            await until(lambda: "is not recorded in time" in caplog.text, 5.0)
+    assert caplog.text.count("is not recorded in time") == times - 1
 
 
 async def begun_by(store: MemoryStore, troubled: Troubled) -> int:

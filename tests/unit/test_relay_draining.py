@@ -39,18 +39,18 @@ async def test_it_waits_for_a_key_whose_second_message_was_due_first(others: int
 
 def test_it_waits_for_the_end_of_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     """What lies behind could not be read in time, and is left to slices."""
-    monkeypatch.setattr(reach, "_FIRST_SPAN", 200)
-    monkeypatch.setattr(reach, "_LEAST_SPAN", 50)
+    monkeypatch.setattr(reach, "_FIRST_SPAN", 800)
+    monkeypatch.setattr(reach, "_LEAST_SPAN", 20)
 
     async def scenario(scene: Scene[Passing]) -> None:
-        await put(scene.store, *(Message(AWAY, number) for number in range(600)))
+        await put(scene.store, *(Message(AWAY, number) for number in range(900)))
         for row in rows(scene.store):
             row.available_at -= timedelta(hours=2)
         await put(scene.store, Message(GOOD, 1))
         for row in rows(scene.store, GOOD):
             row.available_at -= timedelta(hours=1)
         await scene.relay({"away.**": Away()}).drain(timeout=600)
-        assert scene.store.broken_off, "everything was read in time"
+        assert len(scene.store.broken_off) > 1, "what lies behind was read in time"
         assert rows(scene.store, GOOD)[0].published_at is not None
 
     play(Passing, scenario)

@@ -103,11 +103,11 @@ async def test_a_stop_does_not_wait_for_one_that_takes_too_long(
 ) -> None:
     await bench.connection.execute(_SLOWED % (30, ""))
     await bench.enqueue("slow")
-    relay = bench.relay(ignore, **HASTY, lock_ttl=60.0)
+    relay = bench.relay(ignore, database_timeout=2.0, takeover=4.0, lock_ttl=60.0)
     await relay.start()
-    await until(lambda: "is not recorded in time" in caplog.text, 8.0)
-    async with asyncio.timeout(3.0):
-        await relay.stop(1.0)
+    await until(lambda: "is not recorded in time" in caplog.text, 12.0)
+    async with asyncio.timeout(1.5):  # a try of it takes 2 s
+        await relay.stop(5.0)
     assert await bench.states() == {"in_flight": 1}
 
 
