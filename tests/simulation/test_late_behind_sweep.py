@@ -69,9 +69,7 @@ def test_a_late_commit_is_not_left_to_the_next_sweep(monkeypatch: pytest.MonkeyP
                 async with asyncio.timeout(900.0):
                     await store.read_on.wait()
             committed = scene.loop.time()
-            async with asyncio.timeout(900.0):
-                while rows(store, GOOD)[0].published_at is None:
-                    await asyncio.sleep(0.05)
+            await scene.arrival(900.0)
             assert scene.loop.time() - committed < 2 * LOOK_SECONDS + TIMEOUT
 
     play(Dear, scenario)

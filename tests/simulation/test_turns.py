@@ -58,6 +58,11 @@ class Scene(Generic[S]):
     async def good(self, _: DispatchedMessage) -> None:
         self._arrived.set()
 
+    async def arrival(self, seconds: float) -> None:
+        """A message reaches the healthy destination in so many seconds, or has."""
+        async with asyncio.timeout(seconds):
+            await self._arrived.wait()
+
     def relay(self, others: Mapping[str, Any] | None = None, backoff: float = 0.5) -> Relay:
         return Relay(
             lambda: self.store,
@@ -82,8 +87,7 @@ class Scene(Generic[S]):
             self._arrived.clear()
             began = self.loop.time()
             await put(self.store, Message(GOOD, 1))
-            async with asyncio.timeout(60.0):
-                await self._arrived.wait()
+            await self.arrival(60.0)
             found.append(self.loop.time() - began)
             await asyncio.sleep(1.0)
         return found
