@@ -266,7 +266,7 @@ ROWS = (
         30,
         "event loop blocked",
         ("block_event_loop",),
-        _relay("test_bad_dispatchers.py::test_blocking_the_event_loop_costs_the_leadership_and_nothing_else"),
+        _relay("test_blocked_loop.py::test_blocking_the_event_loop_costs_the_leadership_and_nothing_else"),
     ),
     Row(
         31,

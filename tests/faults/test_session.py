@@ -111,15 +111,14 @@ def test_a_long_form_and_a_soak_are_not_had_together(capsys: pytest.CaptureFixtu
     assert "--long and --soak are two forms" in capsys.readouterr().err
 
 
-def test_it_is_printed_after_everything_else() -> None:
-    """By the module itself, with a run that only prints, to one stream with whatever else is said."""
-    program = (
-        "import runpy, sys; from tests.faults import trial, test_session;"
-        "trial.run = test_session.noisy_run; sys.argv[1:] = test_session.CALM;"
-        "runpy.run_module('tests.faults', run_name='__main__')"
+def as_a_program(run: str, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """The module itself, with another run than its own, and all that it prints as one."""
+    script = (
+        "import runpy; from tests.faults import trial, test_session;"
+        f"trial.run = test_session.{run}; runpy.run_module('tests.faults', run_name='__main__')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
+    return subprocess.run(
+        [sys.executable, "-c", script, *words],
         cwd=page.REPOSITORY,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -127,6 +126,11 @@ def test_it_is_printed_after_everything_else() -> None:
         timeout=50,
         check=False,
     )
+
+
+def test_it_is_printed_after_everything_else() -> None:
+    """By the module itself, with a run that only prints, to one stream with whatever else is said."""
+    done = as_a_program("noisy_run", CALM)
     *before, last = done.stdout.splitlines()
     assert done.returncode == 0, done.stdout
     assert json.loads(last).keys() >= LAST_LINE
@@ -141,19 +145,7 @@ def test_an_interruption_keeps_what_was_found_and_is_told_without_a_traceback(
 ) -> None:
     file = tmp_path / "run.json"
     words = ["--seed", "7", "--broker", "nats", "--no-matrix", "--json", str(file)]
-    script = (
-        "import runpy, sys; from tests.faults import trial, test_session;"
-        f"trial.run = test_session.{program}; runpy.run_module('tests.faults', run_name='__main__')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, *words],
-        cwd=page.REPOSITORY,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=50,
-        check=False,
-    )
+    done = as_a_program(program, words)
     assert (done.returncode, "Traceback" in done.stdout) == (130, False), done.stdout
     if runs:
         *_, said, last = done.stdout.splitlines()

@@ -14,13 +14,12 @@ from outbox_core.cleaner import Cleaner, CleanerSettings, Pass
 from outbox_core.dead_letters import Filter
 from outbox_core.errors import ConfigError, RetentionZero, StorageUnavailable
 from outbox_core.observer import Cleaned, Event, Reconnecting
-from outbox_core.relay import Relay
 from outbox_core.store import BEGINNING
 from outbox_core.stores.postgres.advisory import lock_key
 from outbox_core.stores.postgres.upkeep import PostgresUpkeep
 from outbox_core.table import TableName
 from outbox_core.upkeep import Sweep, Swept
-from tests.integration.relay.bench import QUICK, ignore, until
+from tests.integration.relay.bench import until
 from tests.integration.yard import BECAUSE, TABLE, Yard, role
 from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import Database
@@ -279,46 +278,6 @@ async def test_an_observer_that_fails_does_not_break_it(
 
     assert (await Cleaner(yard.upkeep, TABLE, MINUTE, observers=[broken]).clean()).published == 1
     assert f"the observer {broken.__qualname__} failed on Cleaned" in caplog.text
-
-
-async def test_a_relay_cleans_its_tables(yard: Yard) -> None:
-    await yard.add("published", 3)
-    await yard.add("published", age=1)
-    heard: list[Event] = []
-    settings = CleanerSettings(retention=60, interval=0.05)
-    relay = Relay(
-        yard.relays, table=TABLE, dispatcher=ignore, cleaner=settings, observers=[heard.append], **QUICK
-    )
-    async with relay:
-        await until(lambda: any(isinstance(event, Cleaned) for event in heard))
-        await yard.add("published", 2)
-        await until(lambda: len([event for event in heard if isinstance(event, Cleaned)]) == 2)
-    assert await yard.states() == {"published": 1}
-
-
-@pytest.mark.parametrize("cleaner", [None, CleanerSettings(retention=60, enabled=False)])
-async def test_a_relay_without_a_cleaner_keeps_everything(
-    yard: Yard, cleaner: CleanerSettings | None
-) -> None:
-    old = await yard.add("published", age=30 * 86400)
-    (fresh,) = await yard.add("pending")
-
-    async def delivered() -> bool:
-        return (await yard.rows())[fresh]["published_at"] is not None
-
-    async with Relay(yard.relays, table=TABLE, dispatcher=ignore, cleaner=cleaner, **QUICK):
-        await until(delivered)
-    assert set(await yard.rows()) == {*old, fresh}
-
-
-async def test_a_relay_cleans_by_default(yard: Yard) -> None:
-    await yard.add("published", age=8 * 86400)
-
-    async def empty() -> bool:
-        return not await yard.rows()
-
-    async with Relay(yard.relays, table=TABLE, dispatcher=ignore, **QUICK):
-        await until(empty)
 
 
 async def test_the_relays_role_may_clean(yard: Yard, unique_name: str) -> None:
