@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 import anyio
-import anyio.lowlevel
 
 from outbox_core.errors import (
     BrokerUnavailable,
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
 
 MAX_RETRY_AFTER: Final = 24 * 3600.0
 _LOOK_SECONDS: Final = 1.0
+_TOGETHER_SECONDS: Final = 0.05
+"""After a timeout, before it is judged: together with those that came right after it. They were sent together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class Settlement:
         while True:
             await self._timeouts.wait()
             self._timeouts = anyio.Event()
-            await anyio.lowlevel.checkpoint()  # those of the same moment are judged together
+            await anyio.sleep(_TOGETHER_SECONDS)
             async with anyio.create_task_group() as examining:  # a probe that waits keeps no other's verdict
                 for leaf in dict.fromkeys(case.leaf for case in self._timed_out):
                     examining.start_soon(self._examine, leaf)

@@ -223,11 +223,13 @@ class PoolSessions(AsyncpgSessions):
     """Connections acquired from a pool."""
 
     pool: asyncpg.Pool | None = None
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @asynccontextmanager
     async def outside(self) -> AsyncIterator[Any]:
-        if self.pool is None:
-            self.pool = await asyncpg.create_pool(self.dsn, min_size=1, max_size=4)
+        async with self.opening:  # transactions that begin side by side would open one each
+            if self.pool is None:
+                self.pool = await asyncpg.create_pool(self.dsn, min_size=1, max_size=4)
         async with self.pool.acquire() as proxy:
             yield proxy
 

@@ -24,7 +24,7 @@ from tests.simulation.loop import VirtualLoop
 from tests.unit.relaying import TABLE, put, rows
 
 GOOD, BAD, AWAY, FLAPPING = "good.b.v1", "bad.b.v1", "away.b.v1", "flapping.b.v1"
-TIMEOUT, LOCK_TTL = 2.0, 30.0
+TIMEOUT, DISPATCH_TIMEOUT, LOCK_TTL = 2.0, 5.0, 30.0
 PAUSE = 2.0
 """The longest between two tries of the database."""
 
@@ -69,7 +69,7 @@ class Scene(Generic[S]):
             table=TABLE,
             dispatcher=Router({"good.**": self.good, **(others or {})}),
             database_timeout=TIMEOUT,
-            dispatch_timeout=5.0,
+            dispatch_timeout=DISPATCH_TIMEOUT,
             lock_ttl=LOCK_TTL,
             backoff_base=backoff,
             backoff_cap=max(backoff, 3.0),

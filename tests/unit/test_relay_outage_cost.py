@@ -14,9 +14,9 @@ from outbox_core.observer import BreakerClosed, BreakerOpened, Failed
 from outbox_core.relay import Relay
 from outbox_core.stores.memory.store import MemoryStore
 from tests.integration.relay.bench import Heard, until
+from tests.simulation.test_turns import DISPATCH_TIMEOUT, Scene, SlowStore, play
 from tests.unit.relaying import QUICK, TABLE, put, rows
 
-pytestmark = pytest.mark.asyncio
 GOOD, BAD = "good.b.v1", "bad.b.v1"
 
 
@@ -43,6 +43,7 @@ class AwayInPart:
             raise OSError("refused")
 
 
+@pytest.mark.asyncio
 async def test_an_outage_in_part_of_a_window_is_one_and_costs_nobody_an_attempt() -> None:
     store, heard = MemoryStore(), Heard()
     await put(store, *(Message(GOOD, number) for number in range(60)))
@@ -55,6 +56,7 @@ async def test_an_outage_in_part_of_a_window_is_one_and_costs_nobody_an_attempt(
     assert len(heard.of(BreakerOpened)) == 1
 
 
+@pytest.mark.asyncio
 async def test_a_dispatch_that_lasts_through_many_outages_has_seen_one() -> None:
     """Some messages find the broker away while others arrive: it opens and closes again and again."""
     store, heard = MemoryStore(), Heard()
@@ -87,6 +89,7 @@ async def test_a_dispatch_that_lasts_through_many_outages_has_seen_one() -> None
     assert not [event for event in heard.of(Failed) if event.charged]
 
 
+@pytest.mark.asyncio
 async def test_a_timeout_that_is_judged_when_its_outage_is_over_costs_nobody_an_attempt() -> None:
     """The one that went ahead to see is given up, and the next one arrives before anybody has looked into that."""
     store, heard, inside, away = MemoryStore(), Heard(), 0, True
@@ -113,6 +116,7 @@ async def test_a_timeout_that_is_judged_when_its_outage_is_over_costs_nobody_an_
     assert {row.attempts for row in rows(store)} == {1}
 
 
+@pytest.mark.asyncio
 async def test_a_timeout_during_a_stop_costs_nothing_while_the_destination_is_away() -> None:
     """Nobody looks into it any more, but that the destination is away is known."""
     store, heard, hangs = MemoryStore(), Heard(), asyncio.Event()
@@ -132,3 +136,22 @@ async def test_a_timeout_during_a_stop_costs_nothing_while_the_destination_is_aw
     await relay.stop(2.0)
     assert [event.charged for event in heard.of(Failed)] == [False, False]
     assert [(row.attempts, row.dead_at) for row in rows(store)] == [(0, None), (0, None)]
+
+
+def test_those_that_time_out_right_after_one_another_are_judged_together() -> None:
+    """Sent within a few milliseconds, they are three signs of one silence: the first is not charged for being first."""
+
+    async def silent(_: DispatchedMessage) -> None:
+        await asyncio.Event().wait()
+
+    async def scenario(scene: Scene[SlowStore]) -> None:
+        async with scene.relay({"bad.**": silent}):
+            await asyncio.sleep(1.0)
+            for number in range(3):
+                await put(scene.store, Message(BAD, number))
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(DISPATCH_TIMEOUT + 0.2)
+            assert [row.last_error is not None for row in rows(scene.store)] == [True] * 3
+            assert [row.attempts for row in rows(scene.store)] == [0] * 3
+
+    play(SlowStore, scenario)
