@@ -116,5 +116,6 @@ def _soak(arguments: argparse.Namespace, seed: int, seconds: float) -> Task:
         rate=SOAK_RATE,
         retention=SOAK_RETENTION,
         dead_retention=SOAK_RETENTION,
+        calm=True,
     )
     return Task(plan, ())

@@ -51,8 +51,10 @@ class Account:
         self._journal.write("present", relay=self._relay, number=number, write=write, leases=shown)
         return number
 
-    def hears(self, number: int, refused: Iterable[UUID]) -> None:
-        self._journal.write("answer", relay=self._relay, number=number, refused=[str(row) for row in refused])
+    def hears(self, number: int, refused: Iterable[Lease]) -> None:
+        """Of which leases nothing was done. A row may have been presented under two."""
+        shown = [[str(row), str(token)] for row, token in refused]
+        self._journal.write("answer", relay=self._relay, number=number, refused=shown)
 
 
 class TellingStore(PostgresStore):
@@ -95,7 +97,7 @@ class TellingStore(PostgresStore):
             by_token.setdefault(token, []).append(row)
         number = self._account.presents(write, by_token)
         lost = await work
-        self._account.hears(number, [lease[0] for lease in leases if lease in lost])
+        self._account.hears(number, lost)
         return lost
 
 
@@ -139,7 +141,8 @@ def read(lines: Sequence[Mapping[str, Any]], others: Iterable[Mapping[str, Any]]
         by_kind.setdefault(line["kind"], []).append(line)
     sent = by_kind.get("send", [])
     refused = {
-        (line["relay"], line["number"]): frozenset(line["refused"]) for line in by_kind.get("answer", ())
+        (line["relay"], line["number"]): frozenset((row, token) for row, token in line["refused"])
+        for line in by_kind.get("answer", ())
     }
     last_words: dict[str, float] = {}
     for line in (*lines, *others):
@@ -171,8 +174,8 @@ def _acknowledged(
     return marks
 
 
-def _presented(line: Mapping[str, Any], refused: frozenset[str] | None) -> Iterable[Presented]:
+def _presented(line: Mapping[str, Any], refused: frozenset[tuple[str, str]] | None) -> Iterable[Presented]:
     for token, rows in line["leases"].items():
         for row in rows or (None,):
-            accepted = None if refused is None else row not in refused
+            accepted = None if refused is None else (row, token) not in refused
             yield Presented(line["relay"], line["write"], row, token, line["at"], accepted)

@@ -174,19 +174,20 @@ def test_a_fault_lasts_a_moment_longer_than_it_takes_the_first_relay_to_work_aga
 def test_what_a_relay_tells_is_read_back(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "asked.jsonl")
     account, other = Account(journal, "r0.0"), Account(journal, "r1.0")
-    row, token, lost = UUID(int=1), UUID(int=2), UUID(int=3)
+    row, token, lost, earlier = (UUID(int=number) for number in range(1, 5))
     account.claims(token)
     first = account.sends([row, lost])
     other.sends([row])
     account.acknowledged(first, [lost])
-    answered = account.presents("publish", {token: [row, lost]})
-    account.hears(answered, [lost])
+    answered = account.presents("publish", {token: [row, lost], earlier: [row]})
+    account.hears(answered, [(lost, token), (row, earlier)])
     account.presents("undo", {token: ()})
     told = telling.read(journal.read(), [{"relay": "r1.0", "at": 1e12}, {"at": 1e13}])
     assert (told.claims[str(token)].relay, told.sent) == ("r0.0", {str(row): 2, str(lost): 1})
     assert [mark.relay for mark in told.acknowledged[str(row)]] == ["r0.0"]
     assert str(lost) not in told.acknowledged
-    assert [(each.write, each.row, each.accepted) for each in told.presented] == [
-        ("publish", str(row), True), ("publish", str(lost), False), ("undo", None, None),
+    assert [(each.write, each.row, each.token, each.accepted) for each in told.presented] == [
+        ("publish", str(row), str(token), True), ("publish", str(lost), str(token), False),
+        ("publish", str(row), str(earlier), False), ("undo", None, str(token), None),
     ]  # fmt: skip
     assert told.last_words["r1.0"] == 1e12
