@@ -79,7 +79,8 @@ Two bars are met in some hours and missed in others, with the same code: three t
 runs of one day; the shorter the drain, the more the beginning weighs, when claims are small), and 15 µs to build and
 validate a message (8.7 to 15.8). With 16 and 32 writers in one process an enqueue comes to four fifths of a
 hand-written INSERT: a process that does nothing else has no other time to lose, and to validate a message, encode it
-and make it idempotent is what the hand-written one leaves out.
+and make it idempotent is what the hand-written one leaves out. So it is with a batch against pgbench
+(`enqueue_batch_vs_pgbench`), whose script has its rows ready.
 
 So it is with `claim_p99_ratio_blocked`, too: a sweep past 100,000 held rows takes 100 to 240 ms, and there is a handful
 of them among some hundred claims. That is about a hundredth, so that p99 is one of them or is not. The mean has them
