@@ -207,5 +207,4 @@ def packaging(session: nox.Session) -> None:
     install_locked(session, "test")
     built = Path(session.create_tmp()) / "dist"
     session.run("uv", "build", "--quiet", "--all-packages", "--clear", "--out-dir", str(built))
-    dist = {"OUTBOX_TEST_DIST": str(built.resolve())}
-    session.run("pytest", *SIDE_BY_SIDE, "tests/packaging", *session.posargs, env=dist)
+    session.run("pytest", "tests/packaging", *session.posargs, env={"OUTBOX_TEST_DIST": str(built.resolve())})

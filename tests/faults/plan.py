@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
+from outbox_core.relay.settings import RelaySettings
+
 Broker = Literal["kafka", "nats", "amqp"]
 BROKERS: Final[tuple[Broker, ...]] = ("kafka", "nats", "amqp")
 OnPublished = Literal["mark", "delete"]
@@ -31,7 +33,10 @@ RELAY: Final[Mapping[str, Any]] = MappingProxyType(
 )
 """Short times, so that many faults fit in a minute; attempts enough that no fault makes a message dead."""
 CALM: Final[Mapping[str, Any]] = MappingProxyType(
-    {"lock_ttl": 60.0, "dispatch_timeout": 30.0, "database_timeout": 5.0, "takeover": 8.0}
+    {
+        name: getattr(RelaySettings(), name)
+        for name in ("lock_ttl", "dispatch_timeout", "database_timeout", "takeover")
+    }
 )
 """What a relay has by itself, for a run in which nothing is broken: a disk that takes 100 ms to write is no fault."""
 

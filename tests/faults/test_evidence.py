@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +13,7 @@ import pytest
 
 from outbox_core import headers as wire
 from outbox_core.message import Message
+from outbox_core.relay.settings import RelaySettings
 from tests.faults import counts
 from tests.faults.classify import FAILURES, Committed, Seen, Verdict
 from tests.faults.content import NAMELESS, digest_of, of_message, of_record
@@ -304,6 +306,14 @@ def test_the_short_form_keeps_what_is_published_in_one_mode_and_deletes_it_in_th
     assert (kept, deleted) == (([True], [False]) if seed % 2 else ([False], [True]))
     asked_for = list(tasks(arguments(on_published="delete"), seed))
     assert {task.plan.settings["on_published"] for task in asked_for} == {"delete"}
+
+
+def test_where_nothing_is_broken_a_relay_has_its_own_times() -> None:
+    given = arguments(long=0.0)
+    *broken, soak = islice(tasks(given, 7), in_one_pass(given))
+    assert soak.plan.calm
+    assert soak.plan.settings["database_timeout"] == RelaySettings().database_timeout
+    assert {task.plan.settings["database_timeout"] for task in broken} == {1.0}
 
 
 def test_a_ledger_row_without_an_arrival_says_nothing_of_its_content() -> None:

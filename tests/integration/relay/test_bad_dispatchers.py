@@ -248,50 +248,6 @@ async def test_one_that_comes_back_after_it_was_left_behind_does_not_answer_for_
     await relay.stop()
 
 
-@pytest.mark.parametrize("where", ["start", "stop"])
-async def test_a_managed_dispatcher_that_hangs_is_bounded(bench: Bench, where: str) -> None:
-    class Managed:
-        async def dispatch(self, message: DispatchedMessage, /) -> None: ...
-
-        async def __aenter__(self) -> None:
-            if where == "start":
-                await asyncio.Event().wait()
-
-        async def __aexit__(self, *error: object) -> None:
-            if where == "stop":
-                await asyncio.Event().wait()
-
-    relay = bench.relay(Managed(), dispatch_timeout=0.3)
-    began = time.monotonic()
-    if where == "start":
-        with pytest.raises(Exception, match="the dispatcher did not start within 8 s"):
-            await relay.start()
-    else:
-        await relay.start()
-        await relay.stop(grace=0.2)
-        await relay.wait()
-    assert time.monotonic() - began < (11 if where == "start" else 3)
-    assert relay.state == "stopped"
-    await bench.nothing_is_left()
-
-
-async def test_a_managed_dispatcher_that_cannot_start_says_why(bench: Bench) -> None:
-    class Managed:
-        async def dispatch(self, message: DispatchedMessage, /) -> None: ...
-
-        async def __aenter__(self) -> None:
-            raise ConfigError("no broker address")
-
-        async def __aexit__(self, *error: object) -> None:
-            raise AssertionError("was never entered")
-
-    relay = bench.relay(Managed())
-    with pytest.raises(ConfigError, match="no broker address"):
-        await relay.start()
-    assert relay.state == "stopped"
-    await bench.nothing_is_left()
-
-
 @pytest.mark.parametrize(
     ("dispatcher", "shown"),
     [(lambda _: None, "<lambda>"), (object(), "object"), (None, "NoneType"), ("kafka", "str")],

@@ -50,6 +50,7 @@ globals().update(
         "test_failures",
         "test_held_keys",
         "test_lifecycle",
+        "test_managed_dispatchers",
         "test_observers",
         "test_outages",
         "test_poison",
