@@ -34,7 +34,7 @@ from benchmarks.consumers import CONSUMERS
 from benchmarks.figures import Figure, Missing, Section, figure, percentile
 from benchmarks.plain_clients import STREAM, TOPIC
 from benchmarks.processes import drained
-from benchmarks.turns import rotated
+from benchmarks.turns import guarded, rotated
 from outbox_core.dispatcher import load_dispatcher
 from outbox_core.relay import Relay
 from outbox_core.testing.contracts.samples import sample
@@ -90,6 +90,7 @@ class Rounds:
     making_cpu: list[float] = field(default_factory=list)
     relay_latency: list[list[float]] = field(default_factory=list)
     plain_latency: list[list[float]] = field(default_factory=list)
+    failure: str | None = None
 
 
 async def prepare(kind: str, address: str) -> None:
@@ -204,23 +205,29 @@ class Bench:
 
 
 async def measure(place: Place, addresses: dict[str, str], missing: list[Missing], size: Size) -> Section:
-    """The figures of every broker in ``addresses``, by kind; every arm once a round, the first ones by turns."""
+    """The figures of every broker in ``addresses``, by kind; every arm once a round, the first ones by turns. A broker
+    that fails does not take the others' figures with it."""
     found: dict[str, Rounds] = {kind: Rounds() for kind in addresses}
     drains: list[float] = []
     async with common.database(place) as connection:
         bench = Bench(place, connection, size)
         arms: list[Callable[[int], Awaitable[None]]] = [partial(bench.nobody, drains)]
         for kind, address in addresses.items():
-            arms += [partial(arm, kind, address, found[kind]) for arm in (bench.plain, bench.relay)]
+            rounds = found[kind]
+            arms += [
+                guarded(rounds, partial(arm, kind, address, rounds)) for arm in (bench.plain, bench.relay)
+            ]
         for turn in range(size.repeats):
             for arm in rotated(arms, turn):
                 await arm(turn)
-            shown = ", ".join(f"{k} {r.relay[-1]:,.0f} of {r.plain[-1]:,.0f}" for k, r in found.items())
+            shown = ", ".join(f"{kind} {_pace(rounds)}" for kind, rounds in found.items())
             print(f"round {turn + 1}: to nobody {drains[-1]:,.0f}/s, {shown}", file=sys.stderr)
+    missing = [*missing, *(_missing(kind, each.failure) for kind, each in found.items() if each.failure)]
     figures = [
         figure("broker_drain_to_nobody", "relay to a dispatcher that does nothing", drains, unit="rows/s")
     ]
-    figures += [line for kind, rounds in found.items() for line in _figures(kind, rounds, drains)]
+    whole = {kind: rounds for kind, rounds in found.items() if rounds.failure is None}
+    figures += [line for kind, rounds in whole.items() for line in _figures(kind, rounds, drains)]
     loop = event_loop()[1]
     notes = (
         f"{size.rows:,} rows of 300 bytes, rounds: {size.repeats}, relay and clients on {loop}.",
@@ -230,6 +237,15 @@ async def measure(place: Place, addresses: dict[str, str], missing: list[Missing
         f"Latencies at {RATE} messages a second, {size.seconds:g} s a round, rounds: {size.latency_rounds}.",
     )
     return Section("brokers", figures, notes, missing=missing)
+
+
+def _pace(rounds: Rounds) -> str:
+    return rounds.failure or f"{rounds.relay[-1]:,.0f} of {rounds.plain[-1]:,.0f}"
+
+
+def _missing(kind: str, why: str) -> Missing:
+    """A table has the reason in one line."""
+    return Missing(f"drain_{kind}_vs_bound", f"{kind}: relay / bound", " ".join(why.split()), at_least=BAR)
 
 
 def _figures(kind: str, rounds: Rounds, drains: list[float]) -> Iterator[Figure]:
@@ -281,8 +297,7 @@ def _started(services: Services, kind: str) -> str | Missing:
     try:
         server = services.shared(SERVERS[kind])
     except (NotThere, StartFailed) as reason:
-        why = " ".join(str(reason).split())  # a table has it in one line
-        return Missing(f"drain_{kind}_vs_bound", f"{kind}: relay / bound", why, at_least=BAR)
+        return _missing(kind, str(reason))
     if isinstance(server, KafkaServer):
         server.create_topic(TOPIC)
     address: str = server.address

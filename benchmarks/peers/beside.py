@@ -28,7 +28,7 @@ from benchmarks.figures import Figure, Missing, Section, figure, percentile, rat
 from benchmarks.latency import latencies
 from benchmarks.peers import environments
 from benchmarks.peers.environments import Peer
-from benchmarks.turns import rotated
+from benchmarks.turns import guarded, rotated
 from tests.services.sources import Unavailable
 
 SCHEMA = "outbox_benchmark_peer"
@@ -177,20 +177,6 @@ async def _by_turns(what: str, repeats: int, arms: list[Turn]) -> None:
         for arm in rotated(arms, number):
             await arm()
         print(f"round {number + 1} of {repeats}: {what}", file=sys.stderr)
-
-
-def guarded(rounds: Rounds, turn: Turn) -> Turn:
-    """Notes why it failed, whatever that was, and gives it no further turn."""
-
-    async def once_more() -> None:
-        if rounds.failure is None:
-            try:
-                await turn()
-            except Exception as error:
-                # Whatever a library of somebody else's comes to is told of it alone.
-                rounds.failure = f"it failed: {type(error).__name__}: {error}"
-
-    return once_more
 
 
 def not_measured(peer: Peer, why: str) -> list[Missing]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +16,7 @@ from benchmarks import brokers
 from benchmarks.catalogue import Mode
 from benchmarks.common import Place
 from benchmarks.peers import beside, child, environments, tune
+from benchmarks.turns import guarded
 from tests.services.server import StartFailed
 
 
@@ -46,9 +49,7 @@ async def test_a_peer_that_fails_while_it_is_timed_is_told_of_alone(
 
     monkeypatch.setattr(beside.processes, "child", written)
     place, size = Place("postgresql://nowhere", None), beside.SIZES[Mode.SMOKE]
-    await beside.guarded(
-        rounds, lambda: beside.peer_latency(place, peer, Path(sys.executable), size, rounds)
-    )()
+    await guarded(rounds, lambda: beside.peer_latency(place, peer, Path(sys.executable), size, rounds))()
     assert rounds.failure is not None
     assert told in rounds.failure
 
@@ -62,7 +63,7 @@ async def test_whatever_a_peer_raises_is_told_of_it_alone_and_it_has_no_further_
         turns += 1
         raise ZeroDivisionError("no seconds")
 
-    turn = beside.guarded(rounds, broken)
+    turn = guarded(rounds, broken)
     await turn()
     await turn()
     assert (rounds.failure, turns) == ("it failed: ZeroDivisionError: no seconds", 1)
@@ -87,6 +88,44 @@ def test_a_broker_that_does_not_start_is_named_and_the_others_are_measured(
         (nats,) = missing
     assert (nats.name, nats.bar) == ("drain_nats_vs_bound", "≥ 0.8")
     assert nats.why == "NATS ended with exit code 1 last lines of its log: no room"
+
+
+@pytest.mark.asyncio
+async def test_a_broker_that_fails_in_a_round_is_named_and_the_others_are_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @asynccontextmanager
+    async def database(_: Place) -> AsyncIterator[None]:
+        yield
+
+    async def nobody(_: brokers.Bench, drains: list[float], __: int) -> None:
+        drains.append(900.0)
+
+    async def relay(_: brokers.Bench, kind: str, __: str, rounds: brokers.Rounds, turn: int) -> None:
+        if kind == "nats" and turn == 1:
+            raise ConnectionResetError("it is\ngone")
+        rounds.relay.append(100.0)
+        rounds.relay_cpu.append(9.0)
+        rounds.relay_latency.append([1.0])
+
+    async def plain(_: brokers.Bench, __: str, ___: str, rounds: brokers.Rounds, turn: int) -> None:
+        rounds.plain.append(200.0)
+        rounds.plain_cpu.append(9.0)
+        rounds.making_cpu.append(1.0)
+        rounds.plain_latency.append([1.0])
+
+    monkeypatch.setattr(brokers.common, "database", database)
+    monkeypatch.setattr(brokers.Bench, "nobody", nobody)
+    monkeypatch.setattr(brokers.Bench, "relay", relay)
+    monkeypatch.setattr(brokers.Bench, "plain", plain)
+    size = brokers.Size(rows=1, repeats=2, seconds=0.1, latency_rounds=1)
+    place = Place("postgresql://nowhere", None)
+    section = await brokers.measure(place, {"nats": "here", "amqp": "there"}, [], size)
+    (nats,) = section.missing
+    assert (nats.name, nats.why) == ("drain_nats_vs_bound", "it failed: ConnectionResetError: it is gone")
+    named = {each.name for each in section.figures}
+    assert "drain_amqp_vs_bound" in named
+    assert not [name for name in named if "nats" in name]
 
 
 @pytest.mark.asyncio

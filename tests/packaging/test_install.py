@@ -130,5 +130,6 @@ def test_the_unit_tests_pass_on_the_built_wheels(
         path = environment.run("-c", f"import {module}; print({module}.__file__)").strip()
         assert Path(path).is_relative_to(environment.python.parents[1])
 
-    output = environment.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/unit")
+    side_by_side = ("--numprocesses=3", "--dist=worksteal")
+    output = environment.run("-m", "pytest", "-q", *side_by_side, "-p", "no:cacheprovider", "tests/unit")
     assert " passed" in output.strip().splitlines()[-1]
