@@ -155,9 +155,12 @@ def _run(sections: list[Section]) -> str:
     machines = dict.fromkeys(_machine(section.run["machine"]) for section in sections)
     shown = ", ".join(f"{name} {' and '.join(each)}" for name, each in versions.items())
     lines = ["## The run", "", f"Machine: {'; '.join(machines)}.", "", f"Versions: {shown}.", ""]
-    lines += ["| section | form | date, UTC | seconds | other work, cores |", "|---|---|---|---|---|"]
     lines += [
-        f"| {TEXTS[section.name][0]} | `{section.run['mode']}` |"
+        "| section | commit | form | date, UTC | seconds | other work, cores |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {TEXTS[section.name][0]} | `{section.run['versions'].get('commit', 'unknown')}` | `{section.run['mode']}` |"
         f" {datetime.fromisoformat(section.run['date']):%Y-%m-%d %H:%M} | {section.run['seconds']:.0f} |"
         f" {_cores(section.run['others_cores'])} |"
         for section in sections
@@ -227,6 +230,10 @@ def unfit(saved: dict[str, Any]) -> str:
         return f"failed to run: {', '.join(saved['failed'])}"
     if found := bars.gaps(saved):
         return "; ".join(found)
+    if lacking := bars.of(sections) - {*saved.get("bars", ())}:
+        return f"of before there were these bars: {', '.join(sorted(lacking))}"
+    if dirty := [section.name for section in sections if section.run["versions"]["commit"].endswith("+")]:
+        return f"measured with files that are in no commit: {', '.join(dirty)}"
     absent = TEXTS.keys() - {section.name for section in sections}
     return f"not measured: {', '.join(sorted(absent))}" if absent else ""
 

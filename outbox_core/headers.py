@@ -49,6 +49,10 @@ MAX_HEADERS: Final = 64
 MAX_HEADERS_BYTES: Final = 16 * 1024
 """Names and values together, in UTF-8. AMQP sends all headers in one frame of 128 KiB; NATS counts them as payload."""
 MAX_NAME_CHARACTERS: Final = 128
+_UUID: Final = re.compile(r"[0-9A-Fa-f]{8}-?(?:[0-9A-Fa-f]{4}-?){3}[0-9A-Fa-f]{12}")
+_MOMENT: Final = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?(?:Z|[+-][0-9]{2}:[0-9]{2})"
+)
 MAX_CONTENT_TYPE_CHARACTERS: Final = 255
 """An AMQP short string is no longer."""
 
@@ -267,8 +271,8 @@ def text_of(value: object) -> str:
         return value.decode("utf-8", "replace")
     try:
         text = value if isinstance(value, str) else str(value)
-    except ValueError:
-        # Python writes no number of thousands of digits.
+    except (ValueError, RecursionError):
+        # Python writes no number of thousands of digits, and nothing that is nested as deep.
         return type(value).__name__
     return text if text.isascii() else SURROGATE.sub("\ufffd", text)
 
@@ -295,10 +299,9 @@ def _table(ours: Mapping[str, str]) -> str:
 
 
 def _uuid(ours: Mapping[str, str], name: str) -> UUID:
-    try:
-        return UUID(ours[name])
-    except ValueError:
-        raise NotAnOutboxMessage(f"{name} is not a UUID") from None
+    if _UUID.fullmatch(ours[name]) is None:
+        raise NotAnOutboxMessage(f"{name} is not a UUID")
+    return UUID(ours[name])
 
 
 def _int(ours: Mapping[str, str], name: str) -> int:
@@ -310,10 +313,11 @@ def _int(ours: Mapping[str, str], name: str) -> int:
 
 def _moment(ours: Mapping[str, str], name: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(ours[name])
-        moment.astimezone(UTC)
+        moment = datetime.fromisoformat(ours[name]) if _MOMENT.fullmatch(ours[name]) else None
+        if moment is not None:
+            moment.astimezone(UTC)
     except (ValueError, OverflowError):
         moment = None
-    if moment is None or moment.tzinfo is None:
+    if moment is None:
         raise NotAnOutboxMessage(f"{name} is not an RFC 3339 time with its offset")
     return moment

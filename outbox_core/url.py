@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from outbox_core.errors import InvalidUrl
 from outbox_core.jsonb import SURROGATE
@@ -85,14 +85,19 @@ class DispatcherUrl:
         # A user name without a password is a token for some brokers, so alone it is as secret as a password.
         user = ""
         if self.username is not None:
-            user = f"{self.username}:***@" if self.password is not None else "***@"
+            user = f"{_printable(self.username)}:***@" if self.password is not None else "***@"
         hosts = ",".join(host.address() for host in self.hosts)
-        path = f"/{self.path}" if self.path else ""
-        options = "&".join(f"{name}=***" for name in self.options)
+        path = f"/{_printable(self.path)}" if self.path else ""
+        options = "&".join(f"{_printable(name)}=***" for name in self.options)
         return f"{self.scheme}://{user}{hosts}{path}{'?' if options else ''}{options}"
 
     def __repr__(self) -> str:
         return f"DispatcherUrl({str(self)!r})"
+
+
+def _printable(text: str) -> str:
+    """With whatever would break a line of a log, or hide in it, percent-encoded again."""
+    return "".join(character if character.isprintable() else quote(character) for character in text)
 
 
 class _Example(NamedTuple):
@@ -110,6 +115,8 @@ def _parse(text: str, example: _Example) -> DispatcherUrl:
     if not isinstance(text, str):
         raise InvalidUrl("", f"expected a str such as {example}, got {type(text).__name__}")
     scheme, separator, rest = text.partition("://")
+    if separator and scheme != scheme.lower() and _SCHEME.fullmatch(scheme.lower()) is not None:
+        raise InvalidUrl("", f"its scheme is written in small letters, as in {example}")
     if not separator or _SCHEME.fullmatch(scheme) is None:
         raise InvalidUrl("", f"it has no scheme and is not host:port; write it as {example}")
     if SURROGATE.search(rest) is not None:

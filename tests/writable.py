@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 
@@ -16,3 +17,13 @@ def unwritable(file: Path) -> str:
     if not there:
         file.unlink()
     return ""
+
+
+def refuse_unwritable(parser: argparse.ArgumentParser, arguments: argparse.Namespace, *names: str) -> None:
+    """End the process with a message when a file that was asked for cannot be written."""
+    for name in names:
+        file: Path | None = getattr(arguments, name)
+        if file is not None and (reason := unwritable(file)):
+            parser.error(
+                f"--{name} {file} cannot be written: {reason}; name a file in a folder that is there"
+            )

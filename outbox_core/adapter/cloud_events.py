@@ -155,7 +155,8 @@ def _members(text: str) -> tuple[dict[str, Any], dict[str, str]]:
     values: dict[str, Any] = {}
     pieces: dict[str, str] = {}
     at = _after_space(text, at + 1)
-    while text[at : at + 1] != "}":
+    another = text[at : at + 1] != "}"
+    while another:
         quote = text[at : at + 1]
         name, at = _decoder.raw_decode(text, at)
         at = _after_space(text, at)
@@ -165,10 +166,13 @@ def _members(text: str) -> tuple[dict[str, Any], dict[str, str]]:
         values[name], end = _decoder.raw_decode(text, begin)
         pieces[name] = text[begin:end]
         at = _after_space(text, end)
-        if text[at : at + 1] == ",":
+        another = text[at : at + 1] == ","
+        if another:
             at = _after_space(text, at + 1)
         elif text[at : at + 1] != "}":
             raise ValueError("not an object")
+    if _after_space(text, at + 1) != len(text):
+        raise ValueError("more than an object")
     return values, pieces
 
 

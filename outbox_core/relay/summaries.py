@@ -11,15 +11,26 @@ from outbox_core.errors import OutboxError
 _SECRETS: Final = (
     # An address without a scheme.
     (re.compile(r"\b[\w.+\-]{1,64}:(?!//)[^\s:@]+@([\w.\-]{1,255})"), r"***@\1"),
+    # Headers whose value has several words, in an order of its own: none of them is kept.
+    (re.compile(r"(?i)(authorization|cookie)(\\{0,4}[\"']?\s{0,4}[=:])[^\r\n]*"), r"\1\2 ***"),
     (
         re.compile(
-            r"(?i)(pass(?:word|wd|phrase|code)?|pwd|secret|token|\bsig(?:nature)?|sasl_\w{1,40}|authorization"
-            r"|credentials?|cookie|(?:api|access|private|secret|account|shared\w{0,20})[_-]?key)"
-            r"((?:_\w{1,20})?\\{0,4}[\"']?\s{0,4}[=:]\s{0,4})(?:(?:bearer|basic)\s+)?"
-            r"(?:\\{1,4}[\"'].{0,255}?\\{1,4}[\"']|b?'(?:[^'\\]|\\.)*(?:'|\\?$)|b?\"(?:[^\"\\]|\\.)*(?:\"|\\?$)|\S+)"
+            r"(?i)(pass(?:word|wd|phrase|code)?|pwd|secret|token|\bsig(?:nature)?|sasl_\w{1,40}"
+            r"|\bcred(?:ential)?s?|(?:api|access|private|secret|account|shared\w{0,20})[ _-]?key)"
+            r"((?:s|_\w{1,20})?\\{0,4}[\"']?\s{0,4}[=:]>?\s{0,4})(?:(?:bearer|basic|token)\s+)?"
+            r"(?:\\{1,4}[\"'].{0,255}?\\{1,4}[\"']|b?'(?:[^'\\]|\\.)*(?:'|\\?$)|b?\"(?:[^\"\\]|\\.)*(?:\"|\\?$)"
+            r"|\{[^}]*\}?|\[[^\]]*\]?|\S+)"
         ),
         r"\1\2***",
     ),
+    (
+        re.compile(
+            r"(?i)\b(pass(?:word|wd|phrase|code)?|secret|token)\s{1,4}"
+            r"(?:'(?:[^'\\]|\\.)*(?:'|\\?$)|\"(?:[^\"\\]|\\.)*(?:\"|\\?$))"
+        ),
+        r"\1 ***",
+    ),
+    (re.compile(r"(?i)<(\w{0,40}(?:pass(?:word|wd)|secret|token)\w{0,40})>[^<]*"), r"<\1>***"),
     (re.compile(r"(?i)\b(auth=)\([^)]{0,255}\)?"), r"\1***"),
     (re.compile(r"(?i)(--?(?:pass(?:word|wd|phrase|code)?|pwd|secret|token))\s+\S+"), r"\1 ***"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[a-z0-9._~+/=\-]{8,}"), r"\1 ***"),

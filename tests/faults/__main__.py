@@ -37,7 +37,7 @@ from tests.faults.suites import Done, run_all, suites
 from tests.faults.summary import summary
 from tests.faults.trial import Result, run
 from tests.revision import Revision, last_changed, revision
-from tests.writable import unwritable
+from tests.writable import refuse_unwritable
 
 FILES = ("json", "report", "plot")
 INTERRUPTED = 130
@@ -270,6 +270,8 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--report", type=Path, help="also write what is printed to a file")
     parser.add_argument("--plot", type=Path, help="write the timeline as SVG")
     arguments = parser.parse_args(words)
+    if arguments.kinds == "":
+        parser.error("--kinds names none: leave it out for all of them")
     if arguments.kinds and (unknown := set(arguments.kinds.split(",")) - set(KINDS)):
         parser.error(f"unknown kinds: {', '.join(map(repr, sorted(unknown)))}; known are {', '.join(KINDS)}")
     for name, given in (("--long", arguments.long), ("--seconds", arguments.seconds)):
@@ -298,12 +300,7 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error(
             "--long and --soak are two forms of a session, and --long has a soak of its own: give one of them"
         )
-    for name in FILES:
-        file: Path | None = getattr(arguments, name)
-        if file is not None and (reason := unwritable(file)):
-            parser.error(
-                f"--{name} {file} cannot be written: {reason}; name a file in a folder that is there"
-            )
+    refuse_unwritable(parser, arguments, *FILES)
     return arguments
 
 

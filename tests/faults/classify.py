@@ -39,7 +39,8 @@ class Evidence:
 
     ``history`` has the writers' lines, ``ledger`` what was committed, ``states`` the end of each row of the table,
     ``trail`` what was done to them, ``told`` what relays say they asked for, ``stored`` what the broker has in its
-    order, read at the end, ``arrived`` what each consumer saw meanwhile, ``broken`` what the nemesis did.
+    order, read at the end, ``arrived`` what each consumer saw meanwhile, ``broken`` what the nemesis did, ``gone`` rows
+    that are no longer there and should be.
     """
 
     history: Sequence[Mapping[str, Any]]
@@ -50,6 +51,7 @@ class Evidence:
     stored: Sequence[Seen]
     arrived: Mapping[str, Sequence[Seen]]
     broken: Sequence[Broken] = ()
+    gone: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -86,6 +88,8 @@ class Verdict:
     """A claim did not charge an attempt, or what was given back undispatched had paid for it."""
     unseen: list[str] = field(default_factory=list[str])
     """The broker has them, and not every consumer came to see them."""
+    cleaned_early: list[str] = field(default_factory=list[str])
+    """Dead letters and published messages that are gone from the table although they are to be kept."""
     untracked: list[str] = field(default_factory=list[str])
     """The broker has them, and the trail never saw them become published: what it says of stale writes is not all."""
 
@@ -102,6 +106,7 @@ class Verdict:
 FAILURES = (
     "lost", "phantom", "reordered", "stale_writes_accepted", "dead_unplanned", "broken_commits", "altered",
     "split_keys", "delivered_poison", "miscounted", "unseen", "untracked", "repeated",
+    "cleaned_early",
 )  # fmt: skip
 """The lists of a verdict of which each must be empty."""
 
@@ -136,6 +141,7 @@ def classify(evidence: Evidence, *, lock_ttl: float, stalls: int = 0) -> Verdict
     verdict.unexplained = [*again.unexplained]
     verdict.repeated = verdict.unexplained if len(verdict.unexplained) > stalls else []
     verdict.miscounted = list(dict.fromkeys(step.event_id for step in evidence.trail if step.miscount))
+    verdict.cleaned_early = [*evidence.gone]
     _outcomes(evidence.history, ledger, verdict)
     return verdict
 

@@ -225,6 +225,8 @@ def latest(records: Sequence[Path]) -> list[Ran]:
     failed: set[str] = set()
     for record in records:
         for ran in read_results(record.read_text()):
+            if ran.fate is Fate.SKIPPED and ran.test in failed:
+                continue  # that it could not be had the second time does not undo what it showed the first
             by_test[ran.test] = replace(ran, second_try=ran.fate is Fate.PASSED and ran.test in failed)
             if ran.fate is Fate.FAILED:
                 failed.add(ran.test)

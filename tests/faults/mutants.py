@@ -26,6 +26,7 @@ from tests.mutations.catalogue import MUTATIONS
 from tests.mutations.mutation import Mutation
 from tests.mutations.tree import Tree, copied
 from tests.revision import revision
+from tests.writable import refuse_unwritable
 
 LIMIT_SECONDS = 400.0
 
@@ -200,7 +201,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=1, help="decides the order of faults")
     parser.add_argument("--json", type=Path, help="also write the verdicts to a file")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    refuse_unwritable(parser, arguments, "json")
+    return arguments
 
 
 if __name__ == "__main__":

@@ -34,7 +34,8 @@ OFTEN = {
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """One fault. Times are of the monotonic clock; ``recovered`` is when everybody worked again who has to."""
+    """One fault. Times are of the monotonic clock; ``healed`` is when nothing was broken any more, ``recovered`` when
+    everybody worked again who has to."""
 
     kind: str
     began: float
@@ -157,9 +158,10 @@ async def _together(world: World, kinds: Sequence[str], missing: dict[str, str])
     world.back = None
     done = [deed for deed in await asyncio.gather(*map(one, kinds)) if deed is not None]
     alone = len(kinds) == 1
+    # Only what is published from now on shows that they work: what was acknowledged before may be told after the fault.
+    found = await world.until_working(max((ended for _, _, ended, *_ in done), default=None))
     if alone and world.back is not None:
         done = [(kind, began, world.back, *told) for kind, began, _, *told in done]
-    found = await world.until_working(max((healed for _, _, healed, *_ in done), default=None))
     return [
         Deed(
             kind, began, healed, found.whole, hit, told, broken,

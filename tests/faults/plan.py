@@ -17,6 +17,9 @@ TOPIC: Final = "faults.order"
 POISON: Final = "faults.poison"
 """A topic that has no destination: its messages can never be delivered, and are dead at once."""
 GRACE: Final = 2.0
+_DAYS: Final = 2 * 86400.0
+BLOCK_MORE_SECONDS: Final = 3.0
+"""For how much longer than a lease an event loop is blocked: others take its rows only now and then."""
 
 RELAY: Final[Mapping[str, Any]] = MappingProxyType(
     {
@@ -72,6 +75,14 @@ class Plan:
     def cleaner(self) -> dict[str, Any]:
         interval = max(1.0, min(60.0, self.retention / 10))
         return {"retention": self.retention, "dead_retention": self.dead_retention, "interval": interval}
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """The states in which a row is never cleaned away in this run, also with all jumps of the server's clock."""
+        keeps_published = self.on_published == "mark" and self.retention >= _DAYS
+        return frozenset({"published"} if keeps_published else ()) | frozenset(
+            {"dead"} if self.dead_retention is None else ()
+        )
 
     @property
     def mode(self) -> str:

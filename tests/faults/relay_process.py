@@ -27,14 +27,12 @@ from outbox_core.relay.settings import RelaySettings
 from outbox_core.store import Store
 from tests.faults import brokers
 from tests.faults.moments import Moments, WatchedStore
-from tests.faults.plan import TABLE
+from tests.faults.plan import BLOCK_MORE_SECONDS, TABLE
 from tests.faults.telling import Account, TellingStore
 from tests.integration.relay.journal import Journal
 
 RETRY_SECONDS = 0.5
 VITALS_SECONDS = 2.0
-BLOCK_MORE_SECONDS = 3.0
-"""For how much longer than a lease the event loop is blocked: others take its rows only now and then."""
 _DETAILS = ("term", "reason", "error", "retry_in", "abandoned", "write", "charged", "destination")
 
 

@@ -90,9 +90,10 @@ class Repeats:
     unexplained: Sequence[str] = field(default_factory=list[str])
 
 
-def stalls(seconds: float) -> int:
-    """How many repetitions without a fault are borne: so many for each minute that has begun."""
-    return STALL_MESSAGES * (1 + int(seconds / 60))
+def stalls(seconds: float, *, calm: bool = False) -> int:
+    """How many repetitions without a fault are borne: so many for each minute that has begun; none in a ``calm`` run,
+    where relays have their own, long times."""
+    return 0 if calm else STALL_MESSAGES * (1 + int(seconds / 60))
 
 
 def repeats(

@@ -36,6 +36,7 @@ def figures(result: Result) -> dict[str, int | str]:
         "stale writes accepted": len(verdict.stale_writes_accepted),
         "late writes refused": result.late_writes_refused,
         "attempts miscounted": len(verdict.miscounted),
+        "cleaned away too early": len(verdict.cleaned_early),
         "broken commits": len(verdict.broken_commits),
         "rolled back": verdict.rolled_back,
         "unknown to their writer": f"{len(verdict.unknown)}, of which {verdict.unknown_committed} committed",

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from statistics import fmean, median
 from typing import Any
 
@@ -35,10 +36,11 @@ Samples = Mapping[str, Sequence[tuple[float, float]]]
 @dataclass(frozen=True, slots=True)
 class Limit:
     """By how much a measure may grow while it is watched: by a share of its mean in an hour, and by an amount of
-    noise in all, which the shortest soak has as well as the longest."""
+    noise in all, which the shortest soak has as well as the longest. And how high it may be all the while."""
 
     share_per_hour: float
     noise: float
+    most: float = inf
 
 
 LIMITS: Mapping[str, Limit] = {
@@ -50,7 +52,7 @@ LIMITS: Mapping[str, Limit] = {
     "sessions": Limit(0.0, 0.9),
     "table_mb": Limit(0.05, 1.0),
     "indexes_mb": Limit(0.05, 1.0),
-    "latency_ms": Limit(0.05, 10.0),
+    "latency_ms": Limit(0.05, 10.0, most=1000.0),
 }
 OF_RELAYS = ("memory_mb", "files", "tasks")
 """Measured in each relay by itself: what one gives back must not hide what another keeps."""
@@ -99,13 +101,15 @@ async def watch(world: World) -> Watched:
 
 
 def _read(world: World, samples: Samples, began: float, ended: float) -> Watched:
-    told = of_relays(world.events.since(began), began, ended)
+    told = of_relays(world.events.since(began), began, ended, [place.name for place in world.relays])
     measured = {**samples, **told.samples, "latency_ms": _latencies(world, began)}
     return Watched(measured, told.relays, told.wrong)
 
 
-def of_relays(lines: Sequence[Mapping[str, Any]], began: float, ended: float) -> Watched:
-    """What relays told of themselves from the beginning of a watch to its end."""
+def of_relays(
+    lines: Sequence[Mapping[str, Any]], began: float, ended: float, started: Sequence[str]
+) -> Watched:
+    """What relays told of themselves from the beginning of a watch to its end; all that were ``started`` have to."""
     told = [line for line in lines if began <= line["at"] <= ended]
     samples: dict[str, list[tuple[float, float]]] = {}
     last: dict[str, float] = {}
@@ -118,7 +122,8 @@ def of_relays(lines: Sequence[Mapping[str, Any]], began: float, ended: float) ->
         line["relay"] for line in told if line["kind"] == "vitals" and line["at"] <= began + BEGINNING_SECONDS
     }
     relays = sorted(beginning)
-    silent = [
+    silent = [f"{relay} told nothing of itself at the beginning" for relay in started if relay not in relays]
+    silent += [
         f"{relay} told nothing of itself in the last {ended - last[relay]:.0f} s"
         for relay in relays
         if last[relay] < ended - SILENT_SECONDS
@@ -180,6 +185,11 @@ def problems(found: Mapping[str, Trend], relays: Sequence[str] = ()) -> list[str
     of_each = [f"{name} {relay}" for relay in relays for name in OF_RELAYS if name in seen]
     return [
         *(f"{name} grew by {trend.grown:.2f}" for name, trend in found.items() if not trend.good),
+        *(
+            f"{name} was {trend.mean:.2f} on the average, and may be {most:g}"
+            for name, trend in found.items()
+            if trend.mean > (most := LIMITS[name.partition(" ")[0]].most)
+        ),
         *(f"{name} was measured too rarely to say anything" for name in LIMITS if name not in seen),
         *(f"{name} was measured too rarely to say anything" for name in of_each if name not in found),
     ]

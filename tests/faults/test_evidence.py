@@ -29,7 +29,7 @@ from tests.faults.suites import Done, Suite, counted, suites
 from tests.faults.summary import summary
 from tests.faults.test_checker import GOOD, LEASED, OTHERS, PUBLISHED, judged, seen
 from tests.faults.trail import Step
-from tests.faults.trial import Result
+from tests.faults.trial import Result, cleaned_early
 
 TABLE = "public.faults_outbox"
 MESSAGE = Message(
@@ -117,6 +117,16 @@ def test_poison_that_was_delivered_is_found() -> None:
 def test_what_one_consumer_never_saw_is_found(consumer: str) -> None:
     verdict = judged(arrived={**GOOD.arrived, consumer: seen("a1 u1 a3")})
     assert verdict.wrong == {"unseen": ["a2"]}
+
+
+def test_what_is_to_be_kept_and_is_gone_is_found() -> None:
+    ends = {"p1": "dead", "a1": "published", "a2": "published", "b1": "leased"}
+    plan = Plan(seed=1, broker="nats", seconds=0.0, ordered=True)
+    assert cleaned_early(ends, {"p1", "a1", "a2"}, plan) == []
+    assert cleaned_early(ends, {"a2"}, plan) == ["p1", "a1"]
+    assert cleaned_early(ends, {"a2"}, replace(plan, on_published="delete")) == ["p1"]
+    assert cleaned_early(ends, {"a2"}, replace(plan, retention=30.0, dead_retention=30.0)) == []
+    assert judged(gone=["p1"]).wrong == {"cleaned_early": ["p1"]}
 
 
 def test_attempts_that_were_miscounted_are_found() -> None:

@@ -134,7 +134,7 @@ def test_what_passed_at_the_second_try_only_leaves_a_trace(tmp_path: Path) -> No
     ran = {each.test: each for each in latest([first, second])}
     assert {test: (each.fate, each.second_try) for test, each in ran.items()} == {
         "f.py::test": (Fate.PASSED, True), "f.py::other": (Fate.FAILED, False),
-        "f.py::steady": (Fate.PASSED, False), "f.py::skips": (Fate.SKIPPED, False),
+        "f.py::steady": (Fate.PASSED, False), "f.py::skips": (Fate.FAILED, False),
     }  # fmt: skip
     proof = judged(EVERYWHERE, BROKERS, ran=[*ran.values()])
     assert (proof.standing, proof.second_try) == (Standing.SHOWN, ("f.py::test",))

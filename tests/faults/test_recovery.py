@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ import pytest
 
 from tests.faults import page, report, trial
 from tests.faults.journal import Tail
-from tests.faults.kinds import database
+from tests.faults.kinds import database, network
 from tests.faults.nemesis import Deed
 from tests.faults.plan import Plan
 from tests.faults.recovery import Recovery, promised_seconds
@@ -114,6 +114,49 @@ async def test_a_server_is_back_when_it_was_started_and_not_when_somebody_has_no
     began = time.monotonic()
     await database.restart_postgres(world)
     assert began <= world.back <= noticed[0]
+
+
+class Line:
+    """A proxy of which every answer is held, and whose clients connect anew when somebody asks for that."""
+
+    def __init__(self) -> None:
+        self.accepted, self.responses = 1, SimpleNamespace(held=5)
+        self.noticed: list[float] = []
+
+    def hold_responses(self) -> None: ...
+
+    def pass_through(self) -> None: ...
+
+    def reset(self) -> int:
+        return 1
+
+    async def wait_for(self, condition: Callable[[Any], bool], within: float) -> None:
+        if not condition(self):
+            self.noticed.append(time.monotonic())
+            self.accepted += 1
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("kind", [network.reset_broker, network.reset_database])
+async def test_a_connection_is_whole_when_it_was_reset_and_not_when_it_was_made_anew(
+    kind: Callable[[Any], Awaitable[str]],
+) -> None:
+    line, relay = Line(), SimpleNamespace(name="r0.0", base="r0")
+
+    async def until_leader() -> Any:
+        return relay
+
+    world: Any = SimpleNamespace(
+        plan=PLAN,
+        back=None,
+        broker_proxy=line,
+        relay_proxies=[line],
+        proxy_of=lambda _: line,
+        until_leader=until_leader,
+    )
+    began = time.monotonic()
+    await kind(world)
+    assert began <= world.back <= line.noticed[0]
 
 
 def a_world(monkeypatch: pytest.MonkeyPatch, found: Recovery) -> None:

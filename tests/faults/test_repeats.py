@@ -152,6 +152,7 @@ def test_the_bound_is_in_the_report_and_in_the_summary() -> None:
 
 def test_what_stalls_may_cost_grows_with_the_run_and_is_little_in_a_short_one() -> None:
     assert [stalls(seconds) for seconds in (5.0, 30.0, 61.0, 299.0, 3600.0)] == [4, 4, 8, 20, 244]
+    assert stalls(3600.0, calm=True) == 0
 
 
 def test_the_recorded_run_is_within_it() -> None:

@@ -70,18 +70,29 @@ def told(name: str, at: float) -> Line:
 
 
 BEGAN, ENDED = 1000.0, 1400.0
-BOTH = [vitals(relay, BEGAN + 2.0 * number) for number in range(200) for relay in ("r0.0", "r1.0")]
+RELAYS = ["r0.0", "r1.0"]
+BOTH = [vitals(relay, BEGAN + 2.0 * number) for number in range(200) for relay in RELAYS]
 
 
 def wrong(lines: list[Line]) -> list[str]:
-    watched = of_relays(lines, BEGAN, ENDED)
+    watched = of_relays(lines, BEGAN, ENDED, RELAYS)
     others = {name: points(*[5.0] * 40) for name in LIMITS if name not in OF_RELAYS}
     return [*watched.wrong, *problems(trends({**watched.samples, **others}), watched.relays)]
 
 
 def test_two_relays_that_tell_of_themselves_to_the_end_are_good() -> None:
     assert wrong(BOTH) == []
-    assert of_relays(BOTH, BEGAN, ENDED).relays == ["r0.0", "r1.0"]
+    assert of_relays(BOTH, BEGAN, ENDED, RELAYS).relays == RELAYS
+
+
+def test_a_relay_of_which_nobody_ever_heard_is_a_problem() -> None:
+    lines = [line for line in BOTH if line["relay"] == "r0.0"]
+    assert wrong(lines) == ["r1.0 told nothing of itself at the beginning"]
+
+
+def test_a_time_to_the_consumer_that_is_long_all_the_while_is_a_problem() -> None:
+    found = trends({"latency_ms": points(*[20_000.0] * 40)})
+    assert problems(found)[0] == "latency_ms was 20000.00 on the average, and may be 1000"
 
 
 def test_a_relay_whose_vitals_stop_before_they_say_anything_is_a_problem() -> None:
@@ -124,6 +135,7 @@ class NoTime:
         self.plan = SimpleNamespace(seconds=0.0)
         self.events, self.history, self.arrivals = (Reading(folder / name) for name in ("e", "h", "a"))
         self.consumers = [SimpleNamespace(base="live")]
+        self.relays: list[Any] = []
 
     def admin(self) -> NoTime:
         return self

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -118,7 +118,7 @@ async def _run(
         result.verdict = classify(
             evidence,
             lock_ttl=plan.settings["lock_ttl"],
-            stalls=repeats.stalls(time.monotonic() - result.began),
+            stalls=repeats.stalls(time.monotonic() - result.began, calm=plan.calm),
         )
         result.committed_at = [line["at"] for line in evidence.history if line["kind"] == "ok"]
         result.arrived_at = [seen.at for seen in next(iter(evidence.arrived.values()), ())]
@@ -179,9 +179,9 @@ async def _gather(world: World, result: Result) -> Evidence:
         }
         trail = [step_of(row) for row in await admin.fetch(TRAIL, timeout=within)]
         # Of what was cleaned away, the trail has the end.
-        states = {step.event_id: step.became for step in trail}
+        ends = {step.event_id: step.became for step in trail}
         found = await admin.fetch(_STATES, timeout=within)
-        states |= {str(row["event_id"]): str(row["state"]) for row in found}
+        states = {str(row["event_id"]): str(row["state"]) for row in found}
         result.problems += await roles.overreach(admin)
     stored = [
         Seen(record.event_id, record.content, record.partition)
@@ -191,7 +191,13 @@ async def _gather(world: World, result: Result) -> Evidence:
     result.late_writes_refused = len(world.events.since(0, "LeaseLost"))
     told = telling.read(world.asked.lines(), world.events.lines())
     broken = broken_by(result)
-    return Evidence(world.history.lines(), ledger, states, trail, told, stored, arrived, broken)
+    gone = cleaned_early(ends, states, world.plan)
+    return Evidence(world.history.lines(), ledger, ends | states, trail, told, stored, arrived, broken, gone)
+
+
+def cleaned_early(ends: Mapping[str, str], found: Collection[str], plan: Plan) -> list[str]:
+    """The messages that ended in a state in which they are kept, and were not found in the table."""
+    return [event_id for event_id, state in ends.items() if state in plan.kept and event_id not in found]
 
 
 def broken_by(result: Result) -> list[Broken]:

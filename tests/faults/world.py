@@ -63,7 +63,8 @@ class World:
     visited: Counter[str] = field(default_factory=Counter[str])
     """Moments at which a relay has died, with how often."""
     back: float | None = None
-    """When what was broken was there again, of a fault that goes on to wait for something after that."""
+    """When what was broken was whole again, of a fault that goes on to wait until relays have noticed: their time to
+    work again runs from then on."""
 
     @asynccontextmanager
     async def admin(self) -> AsyncIterator[Any]:

@@ -24,6 +24,7 @@ from tests.mutations.tree import Tree, copied
 from tests.revision import revision
 from tests.services.postgres import PostgresServer
 from tests.services.session import Services
+from tests.writable import refuse_unwritable
 
 WHOLE_LIMIT_SECONDS = 900.0
 _TAIL_LINES = 40
@@ -94,7 +95,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, help="also write the verdicts to a file")
     parser.add_argument("--markdown", action="store_true", help="print the last table as Markdown")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    refuse_unwritable(parser, arguments, "json")
+    return arguments
 
 
 if __name__ == "__main__":

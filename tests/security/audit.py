@@ -98,6 +98,9 @@ def unreported(said: str) -> Audit | None:
 
 
 def main(args: Sequence[str]) -> Verdict:
+    if len(args) != 1 or not Path(args[0]).is_file():
+        print("which requirements? name one file of them: python -m tests.security.audit FILE")
+        return Verdict.FAILED
     audit = audited(Path(args[0]))
     if audit is None:
         return Verdict.FAILED

@@ -207,6 +207,11 @@ def test_a_foreign_record_is_told_by_all_that_it_lacks() -> None:
         ("content-type", f"text/{'x' * 255}", "content-type is not a media type"),
         ("created-at", "yesterday", "created-at is not an RFC 3339 time with its offset"),
         ("created-at", "2026-01-02T03:04:05", "created-at is not an RFC 3339 time with its offset"),
+        ("created-at", "2026-W01-1T00:00:00Z", "created-at is not an RFC 3339 time with its offset"),
+        ("created-at", "2026-01-02T03:04:05+0000", "created-at is not an RFC 3339 time with its offset"),
+        ("event-id", "+" + "1" * 31, "event-id is not a UUID"),
+        ("event-id", "1_" * 15 + "11", "event-id is not a UUID"),
+        ("tenant-id", "\u0661" * 32, "tenant-id is not a UUID"),
     ],
 )
 def test_a_header_of_ours_that_cannot_be_read_is_named(name: str, value: str, text: str) -> None:

@@ -61,7 +61,7 @@ def test_a_plus_sign_is_a_plus_sign() -> None:
         pytest.param("localhost:9092", "it has no scheme", id="no-scheme"),
         pytest.param(f"user:{SECRET}@host", "it has no scheme", id="no-scheme-with-password"),
         pytest.param("://host", "it has no scheme", id="empty-scheme"),
-        pytest.param("KAFKA://host", "it has no scheme", id="upper-case-scheme"),
+        pytest.param("KAFKA://host", "its scheme is written in small letters", id="upper-case-scheme"),
         pytest.param("kafka://", "it names no host; write it as kafka://host:port", id="no-host"),
         pytest.param(f"kafka://user:{SECRET}@", "it names no host", id="credentials-without-host"),
         pytest.param(f"kafka://user:{SECRET}", "host number 1 is not 'name'", id="forgotten-host"),
@@ -180,3 +180,9 @@ def test_any_text_is_either_read_or_refused_as_invalid(text: str) -> None:
         except InvalidUrl:
             continue
         assert url.hosts
+
+
+def test_what_can_be_logged_is_one_line() -> None:
+    url = DispatcherUrl.parse(f"amqp://o%0ap:{SECRET}@host/a%00b%1b?c%0d=1")
+    assert str(url) == "amqp://o%0Ap:***@host/a%00b%1B?c%0D=***"
+    assert (url.username, url.path) == ("o\np", "a\0b\x1b")

@@ -78,7 +78,21 @@ def test_a_document_whose_members_were_moved_keeps_its_payload() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"null", b"{", b"{1:2}", b'{"a" 1}', b'{"a": 1 "b": 2}', b'{"a": nan}', b"\xff"]
+    "body",
+    [
+        b"",
+        b"null",
+        b"{",
+        b"{1:2}",
+        b'{"a" 1}',
+        b'{"a": 1 "b": 2}',
+        b'{"a": nan}',
+        b"\xff",
+        b"{,}",
+        b'{"a": 1,}',
+        b'{"a": 1} x',
+        b"{} {}",
+    ],
 )
 def test_what_is_no_json_object_is_not_ours(body: bytes) -> None:
     with pytest.raises(NotAnOutboxMessage, match="is not a JSON object"):

@@ -77,6 +77,7 @@ async def terminate_sessions(world: World) -> str:
             "not all ended",
             ended,
         )
+        world.back = time.monotonic()
         said = await connected_anew(world, relay, began, accepted)
     return f"ended {len(ended)} sessions, {locks} of them a leader's{said}; {len(accepted)} relays connected anew"
 
@@ -141,7 +142,8 @@ async def notify_storm(world: World) -> str:
             f"public.{TABLE} ",
         )
         await admin.execute(_STORM)
-    seconds = time.monotonic() - began
+    world.back = time.monotonic()
+    seconds = world.back - began
     await world.events.until(began, "Published", within=FEEL_SECONDS)
     heard = {name: line["hints"] + STORM for name, line in before.items()}
     after = await _vitals(world, heard)

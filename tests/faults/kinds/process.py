@@ -9,6 +9,7 @@ import time
 
 from tests.faults.journal import Line, NotHit, eventually, promised
 from tests.faults.kinds.in_hand import came_to, caught_relay, caught_writer, in_doubt, leased, until_free
+from tests.faults.plan import BLOCK_MORE_SECONDS
 from tests.faults.processes import RelayPlace
 from tests.faults.world import World
 
@@ -43,6 +44,7 @@ async def kill_relay(world: World) -> str:
         began = time.monotonic()
         try:
             code = await relay.kill()
+            world.back = time.monotonic()  # whoever is there has to do its work from now on
             rows = await leased(admin, relay.name)
             if code != -signal.SIGKILL or not rows:
                 raise NotHit(f"the relay ended with {code} and left {rows} rows leased")
@@ -108,6 +110,7 @@ async def freeze_relay(world: World) -> str:
         thawed = time.monotonic()
         relay.order()  # one that did not come to it is not to do so later
         relay.thaw()
+        world.back = thawed
     refused = await _refused(world, relay, thawed)
     return (
         f"{relay.base} froze at {point} with {rows} rows{seconds};"
@@ -130,7 +133,9 @@ async def block_event_loop(world: World) -> str:
     if not rows:
         raise NotHit(f"{relay.name} had no rows in hand when it was blocked")
     seconds = await _taken_over(world, relay, blocked)
-    refused = await _refused(world, relay, blocked + world.plan.settings["lock_ttl"])
+    lock_ttl = world.plan.settings["lock_ttl"]
+    world.back = blocked + lock_ttl + BLOCK_MORE_SECONDS
+    refused = await _refused(world, relay, blocked + lock_ttl)
     return f"blocked {relay.base} with {rows} rows in hand{seconds}; then {refused}"
 
 
