@@ -92,14 +92,15 @@ async def relays(place: Place, arm: Arm) -> AsyncIterator[list[asyncio.subproces
         yield started
 
 
-async def published(connection: asyncpg.Connection, tables: tuple[TableName, ...]) -> datetime:
-    """When the last row was published, waited for."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
+async def published(connection: asyncpg.Connection, tables: tuple[TableName, ...]) -> tuple[datetime, int]:
+    """When the last row was published, waited for, and the most connections that relays had until then."""
+    deadline, held = time.monotonic() + DEADLINE_SECONDS, 0
     while time.monotonic() < deadline:
+        held = max(held, await connection.fetchval(common.sql("connections.sql")))
         found = [await connection.fetchrow(common.sql("pending.sql", table)) for table in tables]
         if not sum(row[0] for row in found if row is not None):
             last: datetime = max(row[1] for row in found if row is not None)
-            return last
+            return last, held
         await asyncio.sleep(0.2)
     raise TimeoutError(f"not everything was published within {DEADLINE_SECONDS:g} s")
 
@@ -112,9 +113,7 @@ async def one_round(place: Place, connection: asyncpg.Connection, rows: int, arm
             for table in tables:
                 await common.insert(connection, rows // arm.tables, table=table)
         began: datetime = await connection.fetchval("SELECT clock_timestamp()")
-        held: int = await connection.fetchval(common.sql("connections.sql"))
-        ended = await published(connection, tables)
-        held = max(held, await connection.fetchval(common.sql("connections.sql")))
+        ended, held = await published(connection, tables)
         results = [json.loads((await asyncio.wait_for(p.communicate(b""), 60))[0]) for p in running]
     total = rows // arm.tables * arm.tables
     if sum(each["published"] for each in results) != total:
