@@ -108,6 +108,21 @@ def test_a_run_that_is_not_whole_is_not_shown(saved: dict[str, Any]) -> None:
     )
 
 
+def test_a_run_of_what_is_in_no_commit_is_not_shown(saved: dict[str, Any]) -> None:
+    first, *others = saved["sections"]
+    dirty = first["run"] | {"versions": first["run"]["versions"] | {"commit": "0123456789+"}}
+    assert unfit(saved | {"sections": [first | {"run": dirty}, *others]}).endswith(first["name"])
+
+
+def test_a_run_that_knows_nothing_of_a_bar_is_not_shown(saved: dict[str, Any]) -> None:
+    sections = [
+        each | {"figures": [one for one in each["figures"] if one["name"] != "drain_vs_pgqueuer"]}
+        for each in saved["sections"]
+    ]
+    known = [name for name in saved["bars"] if name != "drain_vs_pgqueuer"]
+    assert "drain_vs_pgqueuer" in unfit(saved | {"sections": sections, "bars": known})
+
+
 @pytest.mark.parametrize(
     ("values", "at_least", "at_most"),
     [
