@@ -227,3 +227,7 @@ def test_part_of_a_long_run_says_that_it_cannot_reach_the_counts(words: list[str
 def test_every_row_has_something_to_show() -> None:
     assert [row.number for row in ROWS] == list(range(1, 34))
     assert all(row.kinds or row.tests or row.by_broker for row in ROWS)
+
+
+def test_kinds_that_name_none_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--kinds names none: leave it out for all of them" in refused(capsys, "--kinds", "")

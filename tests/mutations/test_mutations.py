@@ -159,3 +159,13 @@ def _heartbeats(tree: Tree) -> int:
         check=True,
     )
     return int(completed.stdout)
+
+
+@pytest.mark.parametrize("module", ["tests.mutations", "tests.faults.mutants"])
+def test_a_record_that_cannot_be_written_is_refused_before_anything_is_broken(module: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", module, "--json", "/nowhere/at/all.json"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert "--json /nowhere/at/all.json cannot be written" in ended.stderr
