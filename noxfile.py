@@ -73,38 +73,34 @@ def install_locked(session: nox.Session, *groups: str, extras: Sequence[str] | N
     )
 
 
-def pytest_side_by_side(session: nox.Session, *arguments: str, record: str) -> None:
-    """Run tests side by side, and leave what became of each in files that begin with ``record``."""
-    for old in (*RECORDS.glob(f"{record}-*.xml"), LAST_FAILED):
-        old.unlink(missing_ok=True)
-
-    def run(number: int, *how: str) -> None:
-        kept = f"--junitxml={RECORDS / record}-{number}.xml"
-        session.run("pytest", *how, "-o", "junit_family=xunit1", kept, *arguments)
-
-    try:
-        run(1, *SIDE_BY_SIDE, "--durations=25")
-    except nox.command.CommandFailed as error:
-        if error.reason != TESTS_FAILED:
-            raise  # whatever it broke off at, there are tests that did not run
-        # Deadlines are promised for a machine that is not overrun: what failed beside others has one more try, alone.
-        session.log("what failed is run once more, by itself")
-        run(2, "--last-failed", "--last-failed-no-failures=none")
-
-
 @nox.session
 def tests(session: nox.Session) -> None:
     """Every test, on real servers, but those with a session of their own; arguments after `--` go to pytest."""
     install_locked(session, "test")
     chosen = session.posargs or [f"--ignore={path}" for path in ELSEWHERE]
-    pytest_side_by_side(session, *chosen, record="tests")
+    for old in (*RECORDS.glob("tests-*.xml"), LAST_FAILED):
+        old.unlink(missing_ok=True)
+
+    def run(*arguments: str, record: str) -> None:
+        session.run(
+            "pytest", *arguments, "-o", "junit_family=xunit1", f"--junitxml={RECORDS / record}", *chosen
+        )
+
+    try:
+        run(*SIDE_BY_SIDE, "--durations=25", record="tests-1.xml")
+    except nox.command.CommandFailed as error:
+        if error.reason != TESTS_FAILED:
+            raise  # whatever it broke off at, there are tests that did not run
+        # Deadlines are promised for a machine that is not overrun: what failed beside others has one more try, alone.
+        session.log("what failed is run once more, by itself")
+        run("--last-failed", "--last-failed-no-failures=none", record="tests-2.xml")
 
 
 @nox.session(python=PYTHONS)
 def unit(session: nox.Session) -> None:
     """The fast tests: no server, seconds, on every supported Python."""
     install_locked(session, "test")
-    pytest_side_by_side(session, "tests/unit", *session.posargs, record=f"unit-{session.python}")
+    session.run("pytest", *SIDE_BY_SIDE, "tests/unit", *session.posargs)
 
 
 @nox.session
