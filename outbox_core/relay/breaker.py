@@ -107,6 +107,8 @@ class Breaker:
             if answered:
                 self._confirm_suspicions()
                 self.answered()
+                # It is not away: if the one that goes ahead is bad, the next is not to wait as in a long outage.
+                self._openings = 0
             self._probed = answered
             self.half_opened_at = now
             self.state = BreakerState.HALF_OPEN
@@ -114,7 +116,11 @@ class Breaker:
     def is_suspect(self, row_id: UUID) -> bool:
         """Whether a row was there each time the broker went away although it came back at once: it goes alone, and
         what it does is charged to it."""
-        return self._suspicions[row_id] >= OPENINGS_OF_A_SUSPECT
+        return self.suspicions_of(row_id) >= OPENINGS_OF_A_SUSPECT
+
+    def suspicions_of(self, row_id: UUID) -> int:
+        """How often a row was there when the broker went away although it came back at once."""
+        return self._suspicions[row_id]
 
     def forget(self, row_id: UUID) -> None:
         """The row is resolved."""

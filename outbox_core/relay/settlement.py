@@ -234,13 +234,17 @@ class Settlement:
         self._wait(row, error, delay, seconds, refund=False)
 
     def _outage(self, leaf: Leaf, rows: Sequence[tuple[Row, float]], error: BaseException) -> None:
-        went_ahead = leaf.breaker.state is BreakerState.HALF_OPEN
+        breaker = leaf.breaker
+        went_ahead = breaker.state is BreakerState.HALF_OPEN
         delay = self._open(leaf, [row for row, _ in rows], rows[0][0], error)
-        if went_ahead:
-            # Next time another goes first, if there is one: this one may be what drives the destination away.
-            delay += self._settings.poll_interval
         for row, seconds in rows:
-            self._wait(row, error, delay, seconds, refund=True)
+            wait = delay
+            if went_ahead:
+                # Next time another goes first, if there is one: this one may be what drives the destination away, and
+                # the more so the oftener it was there.
+                own = self._backoff.delay(breaker.suspicions_of(row.id) + 1)
+                wait = max(delay, own) + self._settings.poll_interval
+            self._wait(row, error, wait, seconds, refund=True)
 
     def _see_first(self, leaf: Leaf, row: Row, error: BaseException) -> None:
         """A suspect pays although the destination may be away in earnest: nothing is dispatched again before that has

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID, uuid4
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,6 +74,18 @@ def test_tries_are_further_and_further_apart() -> None:
     subject.acknowledged(200.0)
     subject.open(300.0, ())
     assert subject.retry_at == 301.0
+
+
+@pytest.mark.parametrize(("answered", "last_wait"), [(True, 1.0), (False, 8.0)])
+def test_only_without_an_answer_each_try_in_vain_is_further_from_the_next(
+    answered: bool, last_wait: float
+) -> None:
+    subject = breaker()
+    subject.open(0.0, ())
+    for _ in range(3):
+        subject.half_open(0.0, answered=answered)
+        subject.open(100.0, {uuid4()})
+    assert subject.retry_at == 100.0 + last_wait
 
 
 def test_a_row_at_three_openings_after_which_the_broker_answered_is_suspected() -> None:

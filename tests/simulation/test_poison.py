@@ -1,0 +1,110 @@
+"""Messages that drive their broker away: they die in the end, and keep nobody else from it meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from outbox_core.errors import BrokerUnavailable
+from outbox_core.message import Message
+from outbox_core.meta import DispatchedMessage
+from outbox_core.relay import Relay
+from outbox_core.store import Claim, Leased
+from outbox_core.stores.memory.store import MemoryStore
+from outbox_core.table import TableName
+from tests.simulation.loop import VirtualLoop
+from tests.unit.relaying import QUICK, TABLE, put, rows
+
+GOOD, BAD = "good.b.v1", "bad.b.v1"
+BAD_ONES = 12
+TRY_SECONDS = 0.1
+"""Between two tries of a destination that answers its probe each time."""
+
+
+class Scene:
+    """A destination that is driven away by some messages and answers its probe each time, and how long others wait."""
+
+    def __init__(self, loop: VirtualLoop, seed: int) -> None:
+        self._loop = loop
+        self._chance = chance = Random(seed)
+
+        class Hesitant(MemoryStore):
+            async def claim(self, table: TableName, claim: Claim) -> Leased:
+                await asyncio.sleep(chance.expovariate(100.0))
+                return await super().claim(table, claim)
+
+        self.store = Hesitant(lambda: datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=loop.time()))
+        self.waits: list[float] = []
+        self.tries: list[float] = []
+        """When bad ones were dispatched."""
+        self._arrived = asyncio.Event()
+
+    async def dispatch(self, message: DispatchedMessage, /) -> None:
+        if message.meta.topic == BAD:
+            self.tries.append(self._loop.time())
+        await asyncio.sleep(self._chance.expovariate(250.0))
+        if message.meta.topic == BAD:
+            raise BrokerUnavailable("dropped")
+        self._arrived.set()
+
+    async def probe(self) -> None:
+        pass
+
+    async def send_good_one(self) -> None:
+        self._arrived.clear()
+        began = self._loop.time()
+        await put(self.store, Message(GOOD, 1))
+        await self._arrived.wait()
+        self.waits.append(self._loop.time() - began)
+
+    @property
+    def all_dead(self) -> bool:
+        return all(row.dead_at is not None for row in rows(self.store, BAD))
+
+
+def play(scenario: Callable[[Scene], Awaitable[None]], seed: int) -> None:
+    loop = VirtualLoop()
+
+    async def main() -> None:
+        await scenario(Scene(loop, seed))
+
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize("seed", [0, 18, 27, 31, 38, 43])
+def test_many_messages_that_drive_it_away_do_not_shut_a_destination_for_others(seed: int) -> None:
+    async def scenario(scene: Scene) -> None:
+        await put(scene.store, *(Message(BAD, number) for number in range(BAD_ONES)))
+        settings = QUICK | {"backoff_base": TRY_SECONDS, "backoff_cap": 2.0}
+        relay = Relay(lambda: scene.store, table=TABLE, dispatcher=scene, max_attempts=8, **settings)
+        async with asyncio.timeout(60.0), relay:
+            while not scene.all_dead:
+                await scene.send_good_one()
+            assert relay.health().reasons == ()
+        assert len(scene.waits) > 100
+        # At worst every one of them goes ahead first, once, and is claimed, dispatched and asked after for that.
+        assert max(scene.waits) < BAD_ONES * TRY_SECONDS + 1.0
+
+    play(scenario, seed)
+
+
+def test_one_that_drives_it_away_each_time_is_tried_less_and_less_often() -> None:
+    """Not only when it is charged: the destination may be away in earnest although it answers probes."""
+
+    async def scenario(scene: Scene) -> None:
+        await put(scene.store, Message(BAD, 0))
+        async with Relay(lambda: scene.store, table=TABLE, dispatcher=scene, backoff_jitter=0.0):
+            await asyncio.sleep(20.0)
+        waits = [later - earlier for earlier, later in pairwise(scene.tries)]
+        # Three times at its cost to nobody, then as a suspect that pays for each, again from the shortest wait on.
+        assert [round(wait) for wait in waits] == [1, 3, 5, 1, 2, 4], waits
+
+    play(scenario, 0)
