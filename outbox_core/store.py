@@ -84,6 +84,8 @@ class Row:
     """Why its content could not be read, if it was leased without."""
     saw_opening: bool = False
     """Whether its destination went away while it was there. Of however many times, a lease sees one."""
+    shown: str | None = None
+    """What is shown of its error, if it shares that with others."""
     order: Any = None
     """What the relay keeps of the row's key while the row is in its order."""
 

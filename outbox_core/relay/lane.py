@@ -215,6 +215,7 @@ class Lane:
                 party=leaf if self._leaves.many else self,
                 window=self._settings.batch_size * GROWTH // 2,
                 settle=self._settlement.settle,
+                shared=self._settlement.shared,
                 give_back=self._settlement.give_back,
                 crashed=self._crashed,
             )

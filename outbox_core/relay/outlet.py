@@ -12,7 +12,7 @@ from outbox_core.dispatcher import Outcome
 from outbox_core.errors import DispatchTimeout, InvalidDispatcherReturn
 from outbox_core.relay import clock
 from outbox_core.relay.budget import Budget
-from outbox_core.relay.window import acknowledged_first, dispatch_window
+from outbox_core.relay.window import acknowledged_first, dispatch_window, sharing
 from outbox_core.relay.worker import Worker
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Outlet:
         party: object,
         window: int,
         settle: Settle,
+        shared: Callable[[Sequence[Row], BaseException], None],
         give_back: Callable[[Sequence[Row], str], None],
         crashed: Callable[[BaseException], None],
     ) -> None:
@@ -60,6 +61,7 @@ class Outlet:
         self.places = 0
         self._window = window if leaf.batches else 1
         self._settle = settle
+        self._shared = shared
         self._give_back = give_back
         self._crashed = crashed
         self._workers: dict[Worker, None] = {}
@@ -224,6 +226,8 @@ class Outlet:
             if worker.overdue or task.cancelling():
                 outcomes = [worker.cut_off(task, self._timeout, stopping=self._stopping)] * len(rows)
             ended = time()
+            for together, error in sharing(rows, outcomes):
+                self._shared(together, error)
             for row, outcome in acknowledged_first(rows, outcomes):
                 leaf.ended(row)
                 self._settle(leaf, row, outcome, ended - now, ended)

@@ -22,7 +22,7 @@ from outbox_core.observer import BreakerClosed, BreakerOpened
 from outbox_core.relay import clock
 from outbox_core.relay.breaker import BreakerState
 from outbox_core.relay.outcomes import Verdict
-from outbox_core.relay.summaries import summary_of
+from outbox_core.relay.summaries import summary_of, summary_of_shared
 
 if TYPE_CHECKING:
     from outbox_core.dispatcher import Outcome
@@ -282,5 +282,12 @@ class Settlement:
         if following is not None:
             self._submit((following,))
 
+    def shared(self, rows: Sequence[Row], error: BaseException) -> None:
+        """These rows got one error together: what is shown of it quotes none of them. Settle each of them then."""
+        payloads = [row.message.payload for row in rows]
+        shown = summary_of_shared(error, payloads, self._settings.last_error_max_bytes)
+        for row in rows:
+            row.shown = shown
+
     def _shown(self, row: Row, error: BaseException) -> str:
-        return summary_of(error, row.message.payload, self._settings.last_error_max_bytes)
+        return row.shown or summary_of(error, row.message.payload, self._settings.last_error_max_bytes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from outbox_core.errors import OutboxError
@@ -43,6 +44,7 @@ _SIGNS: Final = re.compile(r"[:=]")
 _SEARCHED: Final = 200_000_000
 """Characters of payload times characters of text: the larger the payload, the less is kept of the text beside it."""
 _SHORTEST: Final = 200
+_TOO_MUCH_BESIDE_IT: Final = "(its text may quote any of several messages, which are too large to look through)"
 _PIECE: Final = 8
 _STRIDE: Final = 4
 _LOGGED_BYTES: Final = 1024
@@ -62,7 +64,17 @@ def summary_of(error: BaseException, payload: bytes, max_bytes: int) -> str:
     text = "".join(map(_without_user, _WORDS.split(text)))
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
-    text = _without_payload(text[:max_bytes], payload.decode("utf-8", "replace"))
+    return _line(error, _without_payload(text[:max_bytes], payload.decode("utf-8", "replace")), max_bytes)
+
+
+def summary_of_shared(error: BaseException, payloads: Sequence[bytes], max_bytes: int) -> str:
+    """The same of an error that several messages have got together, any of which it may quote."""
+    if sum(map(len, payloads)) > _SEARCHED // _SHORTEST:
+        return _line(error, _TOO_MUCH_BESIDE_IT, max_bytes)
+    return summary_of(error, b"\n".join(payloads), max_bytes)
+
+
+def _line(error: BaseException, text: str, max_bytes: int) -> str:
     kind = "" if isinstance(error, OutboxError) else f"{type(error).__name__}: "
     line = " ".join(f"{code_of(error)} {kind}{text}".split())
     return _cut(line.replace("\0", ""), max_bytes)

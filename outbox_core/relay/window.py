@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from outbox_core.outcomes import outcomes_of
@@ -23,6 +23,15 @@ async def dispatch_window(leaf: Leaf, rows: Sequence[Row], deadline: float) -> S
         raise
     except BaseException as error:  # whatever a dispatcher raises is the messages' outcome
         return [error] * len(rows)
+
+
+def sharing(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> Iterable[tuple[Sequence[Row], BaseException]]:
+    """The errors that several rows got together, one object for all, each with those rows."""
+    found: dict[int, tuple[list[Row], BaseException]] = {}
+    for row, outcome in zip(rows, outcomes, strict=True):
+        if outcome is not None:
+            found.setdefault(id(outcome), ([], outcome))[0].append(row)
+    return [(together, error) for together, error in found.values() if len(together) > 1]
 
 
 def acknowledged_first(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> Sequence[tuple[Row, Outcome]]:

@@ -112,3 +112,38 @@ async def test_an_answer_that_is_made_one_by_one_will_do() -> None:
     await put(store, Message("a.b.v1", 1), Message("a.b.v1", 2))
     windows = Windows(lambda messages: (None for _ in messages))
     assert await Relay(lambda: store, table=TABLE, dispatcher=windows, **QUICK).drain() == 2
+
+
+@pytest.mark.parametrize("raised", [True, False])
+@pytest.mark.parametrize("filling", ["", "x" * 400_000])
+async def test_an_error_of_several_messages_shows_none_of_them_to_the_others(
+    raised: bool, filling: str
+) -> None:
+    def refuse(messages: Sequence[DispatchedMessage]) -> object:
+        quoted = next(message for message in messages if b"4111" in message.payload)
+        error = PermanentError(f"bad record: {quoted.payload[:200].decode()}")
+        if raised:
+            raise error
+        return [error] * len(messages)
+
+    store = MemoryStore()
+    await put(store, *(Message("a.b.v1", {"card": f"{n}111-2222-3333", "x": filling}) for n in range(6)))
+    assert await Relay(lambda: store, table=TABLE, dispatcher=Windows(refuse), **QUICK).drain() == 0
+    errors = {row.last_error for row in rows(store)}
+    assert len(errors) == 1
+    for error in errors:
+        assert error is not None
+        assert error.startswith("PROVIDER.PERMANENT ")
+        assert "-2222-3333" not in error
+
+
+async def test_of_two_errors_in_a_window_each_is_shown_with_its_own() -> None:
+    def refuse(messages: Sequence[DispatchedMessage]) -> object:
+        odd, even = PermanentError("odd"), PermanentError("even")
+        return [odd if message.json() == 1 else even for message in messages]
+
+    store = MemoryStore()
+    await put(store, *(Message("a.b.v1", number % 2) for number in range(4)))
+    assert await Relay(lambda: store, table=TABLE, dispatcher=Windows(refuse), **QUICK).drain() == 0
+    shown = sorted(str(row.last_error).split()[-1] for row in rows(store))
+    assert shown == ["even", "even", "odd", "odd"]
