@@ -49,6 +49,9 @@ MAX_HEADERS: Final = 64
 MAX_HEADERS_BYTES: Final = 16 * 1024
 """Names and values together, in UTF-8. AMQP sends all headers in one frame of 128 KiB; NATS counts them as payload."""
 MAX_NAME_CHARACTERS: Final = 128
+MAX_KEY_BYTES: Final = 1024
+"""A B-tree entry of PostgreSQL ends at about 2700 bytes, and the key shares it with a tenant and a sequence."""
+_MAX_BIGINT: Final = 2**63 - 1
 _UUID: Final = re.compile(r"[0-9A-Fa-f]{8}-?(?:[0-9A-Fa-f]{4}-?){3}[0-9A-Fa-f]{12}")
 _MOMENT: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?(?:Z|[+-][0-9]{2}:[0-9]{2})"
@@ -229,9 +232,9 @@ def from_headers(headers: Mapping[str, object], body: bytes) -> DispatchedMessag
     """The message as it was dispatched, from the headers and the body of a broker's record.
 
     The library's own headers are found whatever case a broker or a bridge made of them. Others come back as user
-    headers, foreign ones too, as text; only those that belong to a broker (``nats-…``, ``ce-…``, ``cc``, ``bcc``) are
-    left out, since no user can have set them. A malformed trace is dropped and counted. Raises `NotAnOutboxMessage`
-    when a header that is always sent is missing or cannot be read.
+    headers, foreign ones too, as text; left out are those that no user can have set: that belong to a broker
+    (``nats-…``, ``ce-…``, ``cc``, ``bcc``), or whose name or value no header of a `Message` can have. A malformed trace
+    is dropped and counted. Raises `NotAnOutboxMessage` when a header that is always sent is missing or cannot be read.
     """
     ours: dict[str, str] = {}
     users: dict[str, str] = {}
@@ -240,8 +243,10 @@ def from_headers(headers: Mapping[str, object], body: bytes) -> DispatchedMessag
         if lowered in WIRE_HEADERS:
             if name == lowered or lowered not in ours:
                 ours[lowered] = text_of(value)
-        elif not _belongs_to_a_broker(lowered):
-            users[text_of(name)] = text_of(value)
+        elif _TOKEN.fullmatch(name) and len(name) <= MAX_NAME_CHARACTERS and not _belongs_to_a_broker(lowered):
+            text = text_of(value).strip()
+            if unsafe_character(text) is None:
+                users[name] = text
     missing = [name for name in ALWAYS_SENT if name not in ours]
     if missing:
         raise NotAnOutboxMessage(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
@@ -279,8 +284,12 @@ def text_of(value: object) -> str:
 
 def _key(ours: Mapping[str, str]) -> str | None:
     key = ours.get(KEY)
-    if key is not None and (unsafe_character(key) is not None or key != key.strip()):
+    if key is None:
+        return None
+    if not key or unsafe_character(key) is not None or key != key.strip():
         raise NotAnOutboxMessage(f"{KEY} is not one line of text")
+    if len(key.encode()) > MAX_KEY_BYTES:
+        raise NotAnOutboxMessage(f"{KEY} has more than {MAX_KEY_BYTES} bytes")
     return key
 
 
@@ -306,7 +315,7 @@ def _uuid(ours: Mapping[str, str], name: str) -> UUID:
 
 def _int(ours: Mapping[str, str], name: str) -> int:
     text = ours[name]
-    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= _MAX_BIGINT):
         raise NotAnOutboxMessage(f"{name} is not a whole number")
     return int(text)
 

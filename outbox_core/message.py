@@ -15,6 +15,7 @@ from outbox_core.encoding import JsonText, check_encoded, encode_json
 from outbox_core.errors import InvalidKey, MessageError
 from outbox_core.headers import (
     MAX_CONTENT_TYPE_CHARACTERS,
+    MAX_KEY_BYTES,
     NO_HEADERS,
     Headers,
     is_media_type,
@@ -38,8 +39,6 @@ __all__ = [
 
 NIL_UUID: Final = UUID(int=0)
 JSON_CONTENT_TYPE: Final = "application/json"
-MAX_KEY_BYTES: Final = 1024
-"""A B-tree entry of PostgreSQL ends at about 2700 bytes, and the key shares it with a tenant and a sequence."""
 MAX_DELAY: Final = timedelta(days=3660)
 
 

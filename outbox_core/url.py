@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address
 from types import MappingProxyType
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
@@ -17,7 +18,7 @@ _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f#]")
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _HOST: Final = re.compile(
-    r"(?:(?P<name>[A-Za-z0-9_](?:[A-Za-z0-9._-]*))|\[(?P<ipv6>[0-9A-Fa-f:.]+)\])(?::(?P<port>[0-9]{1,5}))?"
+    r"(?:(?P<name>[A-Za-z0-9_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*\.?)|\[(?P<ipv6>[0-9A-Fa-f:.]+)\])(?::(?P<port>[0-9]{1,5}))?"
 )
 _MAX_PORT: Final = 65535
 
@@ -163,7 +164,7 @@ def _hosts(scheme: str, text: str) -> tuple[Host, ...]:
 def _host(scheme: str, text: str, number: int) -> Host:
     # Hosts are told apart by their position: in a URL without its '@', what stands here is the user name and password.
     match = _HOST.fullmatch(text)
-    if match is None:
+    if match is None or (match["ipv6"] and not _is_ipv6(match["ipv6"])):
         raise InvalidUrl(
             scheme,
             f"host number {number} is not 'name', 'name:port' or '[IPv6 address]:port'"
@@ -173,6 +174,14 @@ def _host(scheme: str, text: str, number: int) -> Host:
     if port is not None and not 1 <= port <= _MAX_PORT:
         raise InvalidUrl(scheme, f"the port of host number {number} is not between 1 and {_MAX_PORT}")
     return Host(match["name"] or match["ipv6"], port)
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _options(scheme: str, query: str) -> dict[str, str]:

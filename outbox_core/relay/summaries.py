@@ -9,16 +9,27 @@ from typing import Any, Final, cast
 
 from outbox_core.errors import OutboxError
 
+_LINES: Final = (
+    # Headers whose value has several words, in an order of its own: none of them is kept.
+    (
+        re.compile(
+            r"(?i)(authorization|cookie)(\\{0,4}[\"']?\s{0,40}[=:]|\\{0,4}[\"']\s{0,40},)[^\r\n]*"
+        ),
+        r"\1\2 ***",
+    ),
+    (re.compile(r"(?s)-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}-----|$)"), "***"),
+)
+"""What is told by where a line ends."""
 _SECRETS: Final = (
     # An address without a scheme.
     (re.compile(r"\b[\w.+\-]{1,64}:(?!//)[^\s:@]+@([\w.\-]{1,255})"), r"***@\1"),
-    # Headers whose value has several words, in an order of its own: none of them is kept.
-    (re.compile(r"(?i)(authorization|cookie)(\\{0,4}[\"']?\s{0,4}[=:])[^\r\n]*"), r"\1\2 ***"),
     (
         re.compile(
-            r"(?i)(pass(?:word|wd|phrase|code)?|pwd|secret|token|\bsig(?:nature)?|sasl_\w{1,40}"
-            r"|\bcred(?:ential)?s?|(?:api|access|private|secret|account|shared\w{0,20})[ _-]?key)"
-            r"((?:s|_\w{1,20})?\\{0,4}[\"']?\s{0,4}[=:]>?\s{0,4})(?:(?:bearer|basic|token)\s+)?"
+            r"(?i)((?:pass(?:word|wd|phrase|code)?|\bpw|pwd|secret|token|\bsig(?:nature)?|\bjwt|\bsession[ _-]?id"
+            r"|nkeys?_seed|\bcred(?:ential)?s?|(?:api|access|private|secret|account|shared\w{0,20}+)[ _-]?key)"
+            r"(?:s|_\w{1,20}+)?|sasl_\w{1,40}+)"
+            r"((?:\\{0,4}[\"']?\s?(?:[=:]>?|->)|\\{0,4}[\"']\s?,|\s(?:provided|given|received|used)\s?:)\s?)"
+            r"(?:(?:bearer|basic|token|apikey|[|>]-?)\s+)?"
             r"(?:\\{1,4}[\"'].{0,255}?\\{1,4}[\"']|b?'(?:[^'\\]|\\.)*(?:'|\\?$)|b?\"(?:[^\"\\]|\\.)*(?:\"|\\?$)"
             r"|\{[^}]*\}?|\[[^\]]*\]?|\S+)"
         ),
@@ -26,16 +37,29 @@ _SECRETS: Final = (
     ),
     (
         re.compile(
-            r"(?i)\b(pass(?:word|wd|phrase|code)?|secret|token)\s{1,4}"
+            r"(?i)\b(pass(?:word|wd|phrase|code)?|secret|token)\s"
             r"(?:'(?:[^'\\]|\\.)*(?:'|\\?$)|\"(?:[^\"\\]|\\.)*(?:\"|\\?$))"
         ),
         r"\1 ***",
     ),
     (re.compile(r"(?i)<(\w{0,40}(?:pass(?:word|wd)|secret|token)\w{0,40})>[^<]*"), r"<\1>***"),
-    (re.compile(r"(?i)\b(auth=)\([^)]{0,255}\)?"), r"\1***"),
-    (re.compile(r"(?i)(--?(?:pass(?:word|wd|phrase|code)?|pwd|secret|token))\s+\S+"), r"\1 ***"),
+    (re.compile(r"(?i)\b(auth[\"']?\s?[=:]\s?)(?:\([^)]{0,255}\)?|\[[^\]]{0,255}\]?)"), r"\1***"),
+    (
+        re.compile(
+            r"(?i)(--?(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|(?:api|access|private|secret)[_-]?key))\s+\S+"
+        ),
+        r"\1 ***",
+    ),
+    # Such as JSON Web Tokens, and those of services that mark theirs.
+    (
+        re.compile(
+            r"(?<![\w\-])(?:eyJ[\w\-]{10,4096}+\.[\w\-]{10,4096}+\.[\w\-]*|gh[a-z]_\w{20,}|xox[a-z]-[\w\-]{10,}|AKIA[0-9A-Z]{16})"
+        ),
+        "***",
+    ),
     (re.compile(r"(?i)\b(bearer|basic)\s+[a-z0-9._~+/=\-]{8,}"), r"\1 ***"),
 )
+"""Of a text that is one line, with one space between two words."""
 _SCANNED_PER_BYTE: Final = 8
 """Of a long text so many times what may be kept is looked at."""
 _LONGEST_WORD: Final = 1024
@@ -62,6 +86,9 @@ def summary_of(error: BaseException, payload: bytes, max_bytes: int) -> str:
     """One line for ``last_error``: the code first, so that dead letters can be grouped by it."""
     text = _beginning(_text(error), max_bytes * _SCANNED_PER_BYTE)
     text = "".join(map(_without_user, _WORDS.split(text)))
+    for pattern, replacement in _LINES:
+        text = pattern.sub(replacement, text)
+    text = " ".join(text.split())
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
     return _line(error, _without_payload(text[:max_bytes], payload.decode("utf-8", "replace")), max_bytes)

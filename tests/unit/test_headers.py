@@ -147,6 +147,12 @@ def test_foreign_headers_come_back_as_text_and_brokers_own_do_not() -> None:
         "x-count": 3,
         "x-raw": b"caf\xc3\xa9",
         "x-bad": b"\xff",
+        "x-note": "ok\r\nSet-Cookie: admin=1",
+        "x\r\ny": "1",
+        "x y": "1",
+        "x" * 129: "1",
+        "x-steer": "\x1b[2J",
+        "x-space": " a ",
     }
 
     back = from_headers({**to_headers(MESSAGE), **foreign}, b"")
@@ -156,6 +162,7 @@ def test_foreign_headers_come_back_as_text_and_brokers_own_do_not() -> None:
         "x-count": "3",
         "x-raw": "café",
         "x-bad": "\ufffd",
+        "x-space": "a",
     }
 
 
@@ -194,6 +201,9 @@ def test_a_foreign_record_is_told_by_all_that_it_lacks() -> None:
         ("tenant-id", "", "tenant-id is not a UUID"),
         ("sequence", "x", "sequence is not a whole number"),
         ("sequence", "9" * 5_000, "sequence is not a whole number"),
+        ("sequence", "9223372036854775808", "sequence is not a whole number"),
+        ("key", "", "key is not one line of text"),
+        ("key", "é" * 513, "key has more than 1024 bytes"),
         ("attempts", "-1", "attempts is not a whole number"),
         ("replays", "٣", "replays is not a whole number"),
         ("topic", "", "topic is not a topic of this library"),

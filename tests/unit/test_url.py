@@ -28,6 +28,11 @@ def test_the_least_there_can_be() -> None:
     assert (url.username, url.password, url.path, dict(url.options)) == (None, None, "", {})
 
 
+def test_a_host_may_be_fully_qualified() -> None:
+    url = DispatcherUrl.parse("kafka://broker-1.example.org.:9092")
+    assert url.hosts == (("broker-1.example.org.", 9092),)
+
+
 def test_ipv6_hosts_lose_their_brackets_and_get_them_back_in_addresses() -> None:
     url = DispatcherUrl.parse("kafka://[::1]:9092,[fe80::2]")
     assert url.hosts == (("::1", 9092), ("fe80::2", None))
@@ -65,6 +70,8 @@ def test_a_plus_sign_is_a_plus_sign() -> None:
         pytest.param("kafka://", "it names no host; write it as kafka://host:port", id="no-host"),
         pytest.param(f"kafka://user:{SECRET}@", "it names no host", id="credentials-without-host"),
         pytest.param(f"kafka://user:{SECRET}", "host number 1 is not 'name'", id="forgotten-host"),
+        pytest.param("kafka://a..b", "host number 1 is not 'name'", id="empty-label"),
+        pytest.param("kafka://[:::::]:1", "host number 1 is not 'name'", id="no-ipv6-address"),
         pytest.param("kafka://a,,b", "host number 2 is not 'name'", id="empty-host"),
         pytest.param("kafka://a:1,b:x", "host number 2 is not 'name'", id="port-not-a-number"),
         pytest.param("kafka://a:", "host number 1 is not 'name'", id="empty-port"),

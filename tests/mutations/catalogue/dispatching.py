@@ -76,9 +76,31 @@ MUTATIONS: Final = (
         breaks="Messages pay with an attempt for a broker that is away.",
         promise="An outage of the broker costs no message its attempts.",
         file="outbox_core/relay/settlement.py",
-        old="self._wait(row, error, delay, seconds, refund=True)",
-        new="self._wait(row, error, delay, seconds, refund=False)",
+        old="self._wait(row, error, wait, seconds, refund=True)",
+        new="self._wait(row, error, wait, seconds, refund=False)",
         tests=(f"{_RELAY}/test_outages.py::test_a_long_outage_kills_nothing_and_costs_no_attempt[plain-2]",),
+    ),
+    Mutation(
+        name="every-try-is-later",
+        breaks="A destination that answers its probe is tried further and further apart, as if it were away.",
+        promise="Messages that drive their broker away do not shut it for others.",
+        file="outbox_core/relay/breaker.py",
+        old="                self._openings = 0\n",
+        new="",
+        tests=(
+            "tests/simulation/test_poison.py::test_many_messages_that_drive_it_away_do_not_shut_a_destination_for_others",
+        ),
+    ),
+    Mutation(
+        name="windows-quote-each-other",
+        breaks="An error of many messages is looked through for its own message's payload alone.",
+        promise="No error shows a payload.",
+        file="outbox_core/relay/settlement.py",
+        old="            row.shown = shown\n",
+        new="            row.shown = None\n",
+        tests=(
+            "tests/unit/test_relay_windows.py::test_an_error_of_several_messages_shows_none_of_them_to_the_others",
+        ),
     ),
     Mutation(
         name="stop-keeps-rows",
