@@ -6,7 +6,7 @@ import re
 from collections.abc import ItemsView, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Final, cast
+from typing import Final, TypeGuard, cast
 from uuid import UUID
 
 from outbox_core.errors import InvalidHeader, InvalidTableName, InvalidTopic, NotAnOutboxMessage
@@ -112,8 +112,12 @@ def _checked(values: object) -> dict[str, str]:
     size = 0
     for given_name, given_value in given.items():
         name = _check_name(given_name)
-        value = _check_value(name, given_value)
-        size += len(name) + (len(value) if value.isascii() else len(value.encode()))
+        if _is_plain(given_value):
+            value = given_value
+            size += len(name) + len(value)
+        else:
+            value = _check_value(name, given_value)
+            size += len(name) + len(value.encode())
         checked[name] = value
         seen.add(name.lower())
         if len(seen) != len(checked):
@@ -151,6 +155,17 @@ def _check_name(name: object) -> str:
             f" names that begin with {', '.join(BROKER_PREFIXES)}, and cc and bcc, are refused in any case",
         )
     return str.__str__(name)
+
+
+def _is_plain(value: object) -> TypeGuard[str]:
+    """Most values are, and have no more to be looked at: printable ASCII without a space around it."""
+    return (
+        type(value) is str
+        and value.isascii()
+        and value.isprintable()
+        and len(value) <= MAX_HEADERS_BYTES
+        and value.strip(" ") == value
+    )
 
 
 def _check_value(name: str, value: object) -> str:
@@ -243,7 +258,9 @@ def from_headers(headers: Mapping[str, object], body: bytes) -> DispatchedMessag
         if lowered in WIRE_HEADERS:
             if name == lowered or lowered not in ours:
                 ours[lowered] = text_of(value)
-        elif _TOKEN.fullmatch(name) and len(name) <= MAX_NAME_CHARACTERS and not _belongs_to_a_broker(lowered):
+        elif (
+            _TOKEN.fullmatch(name) and len(name) <= MAX_NAME_CHARACTERS and not _belongs_to_a_broker(lowered)
+        ):
             text = text_of(value).strip()
             if unsafe_character(text) is None:
                 users[name] = text

@@ -12,9 +12,7 @@ from outbox_core.errors import OutboxError
 _LINES: Final = (
     # Headers whose value has several words, in an order of its own: none of them is kept.
     (
-        re.compile(
-            r"(?i)(authorization|cookie)(\\{0,4}[\"']?\s{0,40}[=:]|\\{0,4}[\"']\s{0,40},)[^\r\n]*"
-        ),
+        re.compile(r"(?i)(authorization|cookie)(\\{0,4}[\"']?\s{0,40}[=:]|\\{0,4}[\"']\s{0,40},)[^\r\n]*"),
         r"\1\2 ***",
     ),
     (re.compile(r"(?s)-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}-----|$)"), "***"),
@@ -68,7 +66,9 @@ _SIGNS: Final = re.compile(r"[:=]")
 _SEARCHED: Final = 200_000_000
 """Characters of payload times characters of text: the larger the payload, the less is kept of the text beside it."""
 _SHORTEST: Final = 200
-_TOO_MUCH_BESIDE_IT: Final = "(its text may quote any of several messages, which are too large to look through)"
+_TOO_MUCH_BESIDE_IT: Final = (
+    "(its text may quote any of several messages, which are too large to look through)"
+)
 _PIECE: Final = 8
 _STRIDE: Final = 4
 _LOGGED_BYTES: Final = 1024

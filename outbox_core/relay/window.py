@@ -25,7 +25,9 @@ async def dispatch_window(leaf: Leaf, rows: Sequence[Row], deadline: float) -> S
         return [error] * len(rows)
 
 
-def sharing(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> Iterable[tuple[Sequence[Row], BaseException]]:
+def sharing(
+    rows: Sequence[Row], outcomes: Sequence[Outcome]
+) -> Iterable[tuple[Sequence[Row], BaseException]]:
     """The errors that several rows got together, one object for all, each with those rows."""
     found: dict[int, tuple[list[Row], BaseException]] = {}
     for row, outcome in zip(rows, outcomes, strict=True):

@@ -115,7 +115,9 @@ def _too_many(headers: Mapping[str, str]) -> bool:
 @example({**FORMS[0].headers, "key": ""}, b"")
 @example({**FORMS[0].headers, "key": "k" * 10_000_000}, b"")
 @example({**FORMS[0].headers, "sequence": "9999999999999999999"}, b"")
-@example({**FORMS[0].headers, "x-note": "ok\r\nSet-Cookie: admin=1", "x\r\ny": "\x1b[2J", "y" * 129: "z"}, b"")
+@example(
+    {**FORMS[0].headers, "x-note": "ok\r\nSet-Cookie: admin=1", "x\r\ny": "\x1b[2J", "y" * 129: "z"}, b""
+)
 @example({**FORMS[0].headers, "event-id": "0x" + "1" * 30}, b"")
 @example(FORMS[-1].headers, FORMS[-1].body.replace(b"\xe2\x84\x96 7", b"\\ud800"))
 def test_a_record_is_a_message_that_can_be_sent_on_or_is_refused(
