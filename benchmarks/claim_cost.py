@@ -1,18 +1,18 @@
-"""What a claim costs where claims usually become slow, against the same claim on a clean table at the same time.
+"""What a claim costs where claims usually become slow, against the same claim on a clean table a moment before.
 
     python -m benchmarks.claim_cost [--quick | --smoke] [--json FILE] [--into FILE] [--dsn DSN]
 
-Two relays work side by side through steady traffic, a claim taking at most 100 rows: one on a table in a trap, one on
-a clean table in a database of its own, for an old snapshot is felt in the whole database. Each of their claims is
-timed, with the look for what comes before its rows, also those that sweep from the very beginning and those that find
-nothing. The DSN's database gets a schema ``outbox_benchmark`` and its server a database ``outbox_benchmark_control``,
-both dropped at the end.
+Two relays work by turns through steady traffic, a claim taking at most 100 rows: one on a table in a trap, one on a
+clean table in a database of its own, for an old snapshot is felt in the whole database. While one works the other's
+dispatcher and writer stand still, so that neither pays for the other. Each of their claims is timed, with the look for
+what comes before its rows, also those that sweep from the very beginning and those that find nothing. The DSN's
+database gets a schema ``outbox_benchmark`` and its server a database ``outbox_benchmark_control``, both dropped at the
+end.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import statistics
 import sys
 import time
@@ -30,6 +30,7 @@ from benchmarks.children import TABLE, event_loop
 from benchmarks.common import Place
 from benchmarks.figures import Figure, Section, figure, percentile
 from benchmarks.traps import BLOCKED, Depth, Trap, clean, traps
+from benchmarks.turns import rotated
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
 from outbox_core.store import BEGINNING, Claim, KeyId, Leased, Predecessor, Span
@@ -43,7 +44,9 @@ WRITE_ROWS, WRITE_EVERY = 500, 0.1
 DISPATCH_SECONDS = 0.0125
 """With the default concurrency of 64 that keeps pace with the writer: about 5,000 messages a second."""
 ROUNDS = 3
-"""Into which the time that a trap is measured for is cut."""
+"""In each of which either relay has its turn."""
+SETTLING_SECONDS = 0.2
+"""Between two turns: what was claimed last is waited for by nobody then."""
 FEWEST_CLAIMS = 300
 """With fewer, of either table, the slowest hundredth is a few claims, and nothing is judged."""
 MEASURES: Mapping[str, Callable[[Sequence[float]], float]] = {
@@ -59,21 +62,19 @@ class Size:
     """How long a run is and how deep the traps are."""
 
     seconds: float
+    """Of all turns of both relays."""
     held_seconds: float
-    claims: int
-    """So many at least of each table, though no longer than three times the seconds are waited for them."""
     depth: Depth
     as_deep_as_the_bars: bool = False
     """Whether the traps are what the bars are for; shallower ones say nothing of those."""
 
 
 SIZES = {
-    Mode.SMOKE: Size(0.4, 0.4, 0, Depth({"growth": 12_000}, 1_000, 1_000, 1_000, 1_000)),
-    Mode.QUICK: Size(3.6, 3.6, FEWEST_CLAIMS, Depth({"growth": 100_000}, 60_000, 60_000, 40_000, 60_000)),
+    Mode.SMOKE: Size(1.2, 1.2, Depth({"growth": 12_000}, 1_000, 1_000, 1_000, 1_000)),
+    Mode.QUICK: Size(3.6, 3.6, Depth({"growth": 100_000}, 60_000, 60_000, 40_000, 60_000)),
     Mode.FULL: Size(
-        12.0,
+        24.0,
         90.0,
-        FEWEST_CLAIMS,
         Depth(
             {"growth": 2_000_000, "growth_5m": 5_000_000},
             300_000,
@@ -89,9 +90,8 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Timed:
-    """One claim: when it was sent, on the monotonic clock, how long it took, and whether it read from the beginning."""
+    """One claim: how long it took, and whether it read from the beginning."""
 
-    at: float
     ms: float
     sweep: bool
 
@@ -99,12 +99,9 @@ class Timed:
 class TimedStore(PostgresStore):
     """Notes how long each claim of the relay took, and whether it swept."""
 
-    def __init__(self, dsn: str, claims: int, **connect: Any) -> None:
+    def __init__(self, dsn: str, **connect: Any) -> None:
         super().__init__(dsn, connect=connect)
         self.claims: list[Timed] = []
-        self.enough = asyncio.Event()
-        """Set once there are so many claims."""
-        self._wanted = claims
 
     async def claim(self, table: TableName, claim: Claim) -> Leased:
         began = time.perf_counter()
@@ -130,34 +127,53 @@ class TimedStore(PostgresStore):
         return found
 
     def _note(self, began: float, *, sweep: bool) -> None:
-        self.claims.append(Timed(began, (time.perf_counter() - began) * 1000, sweep))
-        if len(self.claims) >= self._wanted:
-            self.enough.set()
+        self.claims.append(Timed((time.perf_counter() - began) * 1000, sweep))
 
 
-async def _dispatch(message: DispatchedMessage) -> None:
-    await asyncio.sleep(DISPATCH_SECONDS)
-    if message.meta.key == BLOCKED:
-        raise RuntimeError("this key is blocked")
+class Side:
+    """A relay on one of the two tables, and whether it is its turn."""
+
+    def __init__(self, store: TimedStore) -> None:
+        self.store = store
+        self.its_turn = asyncio.Event()
+        self._begun = False
+
+    async def dispatch(self, message: DispatchedMessage, /) -> None:
+        await self.its_turn.wait()
+        await asyncio.sleep(DISPATCH_SECONDS)
+        if message.meta.key == BLOCKED:
+            raise RuntimeError("this key is blocked")
+
+    async def turn(self, seconds: float) -> list[Timed]:
+        """The claims of one turn; of the first with those from the relay's start on."""
+        first = len(self.store.claims) if self._begun else 0
+        self._begun = True
+        self.its_turn.set()
+        await asyncio.sleep(seconds)
+        self.its_turn.clear()
+        claims = self.store.claims[first:]
+        await asyncio.sleep(SETTLING_SECONDS)
+        return claims
 
 
 @asynccontextmanager
-async def traffic(dsn: str, claims: int, keys: int, **connect: Any) -> AsyncIterator[TimedStore]:
-    """A writer that commits a batch of messages ten times a second, and a relay that delivers them."""
+async def traffic(dsn: str, keys: int, **connect: Any) -> AsyncIterator[Side]:
+    """A writer that commits a batch of messages ten times a second, and a relay that delivers them, by turns."""
     connection = await asyncpg.connect(dsn, **connect)
+    side = Side(TimedStore(dsn, **connect))
 
     async def write() -> None:
         while True:
+            await side.its_turn.wait()
             began = time.monotonic()
             await common.insert(connection, WRITE_ROWS, keys=keys)
             await asyncio.sleep(max(began + WRITE_EVERY - time.monotonic(), 0.0))
 
-    store = TimedStore(dsn, claims, **connect)
-    relay = Relay(lambda: store, table=TABLE, dispatcher=_dispatch, batch_size=BATCH_SIZE, backoff_base=60.0)
+    relay = Relay(lambda: side.store, table=TABLE, dispatcher=side, batch_size=BATCH_SIZE, backoff_base=60.0)
     task = asyncio.create_task(write())
     try:
         async with relay:
-            yield store
+            yield side
             await relay.stop(0.3)  # what waits out its backoff is not waited for
     finally:
         task.cancel()
@@ -167,53 +183,56 @@ async def traffic(dsn: str, claims: int, keys: int, **connect: Any) -> AsyncIter
 
 @dataclass(frozen=True)
 class Pair:
-    """The claims in the trap and those on the clean table, over the same time."""
+    """The claims in the trap and those on the clean table, of each round."""
 
-    trapped: list[Timed]
-    clean: list[Timed]
-    began: float
-    ended: float
+    rounds: Sequence[tuple[list[Timed], list[Timed]]]
+
+    @property
+    def trapped(self) -> list[Timed]:
+        return [claim for ours, _ in self.rounds for claim in ours]
+
+    @property
+    def clean(self) -> list[Timed]:
+        return [claim for _, theirs in self.rounds for claim in theirs]
 
     @property
     def enough(self) -> bool:
         return min(len(self.trapped), len(self.clean)) >= FEWEST_CLAIMS
 
-    def rounds(self) -> list[tuple[list[float], list[float]]]:
-        """Milliseconds in the trap and beside it, of each stretch of the time in which both claimed."""
-        width = (self.ended - self.began) / ROUNDS
-        found = []
-        for number in range(ROUNDS):
-            # A relay's first claims come while it starts: they belong to the first round.
-            first, last = (self.began + at * width if at else 0.0 for at in (number, number + 1))
-            pair = tuple(
-                [claim.ms for claim in claims if first <= claim.at < last]
-                for claims in (self.trapped, self.clean)
-            )
-            if all(pair):
-                found.append((pair[0], pair[1]))
-        return found
-
     def figures(self, name: str, trap: Trap, *, judged: bool) -> list[Figure]:
         """Values are of all claims together, spreads those of the rounds."""
         figures: list[Figure] = []
         trapped, clean = ([claim.ms for claim in claims] for claims in (self.trapped, self.clean))
+        rounds = [
+            tuple([claim.ms for claim in claims] for claims in both) for both in self.rounds if all(both)
+        ]
         for kind, of in MEASURES.items():
-            each = [(of(ours), of(theirs)) for ours, theirs in self.rounds()]
+            each = [(of(ours), of(theirs)) for ours, theirs in rounds]
             ours, theirs = of(trapped), of(clean)
             figures += [
-                _pooled(f"claim_{kind}_ms_{name}", f"{trap.text}, {kind}", ours, [one for one, _ in each], unit="ms"),
                 _pooled(
                     f"claim_{kind}_ratio_{name}", f"{trap.text}, {kind} / clean", ours / theirs,
                     [one / other for one, other in each], at_most=trap.bar, valid=judged and self.enough,
                 ),
+                _pooled(f"claim_{kind}_ms_{name}", f"{trap.text}, {kind}", ours, [one for one, _ in each], unit="ms"),
+                _pooled(
+                    f"claim_{kind}_clean_ms_{name}", f"{trap.text}, {kind} on the clean table", theirs,
+                    [other for _, other in each], unit="ms",
+                ),
             ]  # fmt: skip
-        slowest = [max(ours) for ours, _ in self.rounds()]
+        slowest = [max(ours) for ours, _ in rounds]
         figures.append(
             _pooled(f"claim_slowest_ms_{name}", f"{trap.text}, slowest", max(trapped), slowest, unit="ms")
         )
-        sweeps = [claim.ms for claim in self.trapped if claim.sweep]
+        sweeps, others = (
+            [claim.ms for claim in claims if claim.sweep] for claims in (self.trapped, self.clean)
+        )
         if sweeps:
             figures.append(figure(f"claim_sweep_ms_{name}", f"{trap.text}, a sweep", sweeps, unit="ms"))
+        if others:
+            figures.append(
+                figure(f"claim_sweep_clean_ms_{name}", f"{trap.text}, a sweep on the clean table", others, unit="ms")
+            )
         return figures
 
     def details(self) -> dict[str, Any]:
@@ -233,20 +252,18 @@ def _pooled(name: str, text: str, value: float, rounds: list[float], **more: Any
     return Figure(name, text, value, lowest, highest, rounds=len(rounds), **more)
 
 
-async def side_by_side(place: Place, seconds: float, claims: int, keys: int) -> Pair:
+async def by_turns(place: Place, seconds: float, keys: int) -> Pair:
+    rounds: list[tuple[list[Timed], list[Timed]]] = []
     async with (
-        traffic(place.dsn, claims, keys) as trapped,
-        traffic(place.dsn, claims, keys, database=CONTROL) as control,
+        traffic(place.dsn, keys) as trapped,
+        traffic(place.dsn, keys, database=CONTROL) as control,
     ):
-        began = time.perf_counter()
-        await asyncio.sleep(seconds)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(2 * seconds):
-                await trapped.enough.wait()
-                await control.enough.wait()
-        ended = time.perf_counter()
-        pair = [[claim for claim in store.claims if claim.at < ended] for store in (trapped, control)]
-    return Pair(pair[0], pair[1], began, ended)
+        for number in range(ROUNDS):
+            found = {
+                side: await side.turn(seconds / ROUNDS / 2) for side in rotated([trapped, control], number)
+            }
+            rounds.append((found[trapped], found[control]))
+    return Pair(rounds)
 
 
 @asynccontextmanager
@@ -276,17 +293,18 @@ async def measure(place: Place, size: Size) -> Section:
             async with AsyncExitStack() as stack:
                 await trap.set(connection, place, stack)
                 seconds = size.held_seconds if trap.held else size.seconds
-                pair = await side_by_side(place, seconds, size.claims, trap.keys)
+                pair = await by_turns(place, seconds, trap.keys)
             found[name] = pair
             print(f"{trap.text}: {pair.details()}", file=sys.stderr)
     pace = f"{WRITE_ROWS / WRITE_EVERY:,.0f} messages a second come and go"
     counts = ", ".join(f"{name} {len(pair.trapped)}/{len(pair.clean)}" for name, pair in found.items())
     notes = [
-        f"{size.seconds:g} s a trap, cut into {ROUNDS} rounds; relays and writers of both tables on {event_loop()[1]}.",
+        f"{size.seconds:g} s a trap, rounds: {ROUNDS}, in each a turn for either table; all on {event_loop()[1]}.",
         f"Claims of up to {BATCH_SIZE * 10} rows; on each table {pace}.",
         "Values are of all claims of a trap together, also the sweeps from the beginning; spreads are the rounds'.",
         "Where sweeps are under a hundredth of the claims p99 steps over them: the mean has them, and the same bar.",
-        "The slowest claim stands beside, without a bar.",
+        "The slowest claim, and sweeps by themselves on either table, stand beside, without a bar.",
+        "A sweep comes past all that a trap has, and is the rarer the longer it takes.",
         f"Claims in the trap / beside it: {counts}; with fewer than {FEWEST_CLAIMS} nothing is judged.",
     ]
     judged = size.as_deep_as_the_bars

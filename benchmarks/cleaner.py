@@ -71,7 +71,7 @@ class Traffic:
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
         self._outbox = Outbox(TABLE)
-        self.store = TimedStore(dsn, claims=0)
+        self.store = TimedStore(dsn)
         """Has a clock of its own: an event loop's may tick in whole milliseconds, and most claims are shorter."""
         self.begin()
 

@@ -37,7 +37,7 @@ def pgbench_rows(
     ]
     completed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + 60)
     found = re.search(r"tps = ([0-9.]+)", completed.stdout)
-    if found is None:
+    if completed.returncode != 0 or found is None:
         raise RuntimeError(f"pgbench failed:\n{completed.stdout}{completed.stderr}")
     return float(found[1]) * batch
 

@@ -25,6 +25,12 @@ from benchmarks.processes import child
 from benchmarks.turns import rotated
 
 MODULE = "benchmarks.hot_path_process"
+WRITING = {
+    "build": "to build and validate a Message",
+    "enqueue": "to enqueue one that is ready, before the driver has it",
+    "insert": "the same for a hand-written INSERT",
+}
+"""What of a writer's part is counted."""
 KEYS = {"": 0, "_keyed": 1000}
 TEXTS = {"": "without keys", "_keyed": "in 1,000 keys"}
 
@@ -56,12 +62,12 @@ async def processor_time(size: Size) -> dict[str, list[float]]:
     return found
 
 
-async def instructions(valgrind: str, rows: int, made: int, keys: int) -> int:
-    """Of a whole run, as callgrind counts them."""
+async def instructions(valgrind: str, module: str, order: dict[str, object]) -> int:
+    """Of a whole process, as callgrind counts them."""
     with tempfile.TemporaryDirectory() as folder:
         process = await asyncio.create_subprocess_exec(
-            valgrind, "--tool=callgrind", f"--callgrind-out-file={folder}/out", sys.executable, "-m", MODULE,
-            json.dumps({"rows": rows, "made": made, "keys": keys}),
+            valgrind, "--tool=callgrind", f"--callgrind-out-file={folder}/out", sys.executable, "-m", module,
+            json.dumps(order),
             stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         _, told = await asyncio.wait_for(process.communicate(), 600)
@@ -90,17 +96,17 @@ async def measure(size: Size) -> Section:
     valgrind = shutil.which("valgrind")
     if valgrind is not None and size.counted is not None:
         fewer, more = size.counted
+
+        async def counted(name: str, text: str, module: str, order: dict[str, object]) -> Figure:
+            counts = [await instructions(valgrind, module, order | {"rows": rows}) for rows in (fewer, more)]
+            return figure(name, text, [(counts[1] - counts[0]) / (more - fewer)], unit="instructions")
+
         for name, keys in KEYS.items():
-            counts = [await instructions(valgrind, rows, more, keys) for rows in (fewer, more)]
-            difference = (counts[1] - counts[0]) / (more - fewer)
-            figures.append(
-                figure(
-                    f"hot_path_instructions_per_row{name}",
-                    f"a message {TEXTS[name]}",
-                    [difference],
-                    unit="instructions",
-                )
-            )
+            counting = f"hot_path_instructions_per_row{name}", f"a message {TEXTS[name]}", MODULE
+            figures.append(await counted(*counting, {"made": more, "keys": keys}))
+        for what, text in WRITING.items():
+            counting = f"{what}_instructions", text, "benchmarks.enqueue_process"
+            figures.append(await counted(*counting, {"what": what}))
     notes = (
         f"{size.rows:,} rows of 300 bytes from memory, rounds: {size.repeats}; observers as in the drain.",
         "Instructions are counted by callgrind, in the full run and where valgrind is installed.",

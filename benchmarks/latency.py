@@ -12,7 +12,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import asyncpg
@@ -33,12 +33,15 @@ BARS_MS = {0.5: 3.0, 0.95: 10.0}
 LATE_BAR_MS = 1000.0
 LATE_OPEN_SECONDS = 30.0
 """Of a transaction open for less, nothing is judged."""
+LATE_BATCH, LATE_EVERY = 100, 0.02
+"""What others commit while it is open: 5,000 messages a second, which lie between its place and the relay's."""
 JUDGED = (100, 1000)
 """Messages a second at which p50 and p95 have bars, and mixed traffic is measured; the other rates are reported."""
 TOGETHER = {5000: 10}
 """Messages in a transaction, where that is more than one: at this rate, single ones are more than a writer commits."""
 LEAST_PACE = 0.95
-"""Of the messages a second that were meant: with fewer, it is another load that was measured, and nothing is judged."""
+"""Of the messages a second that were meant: with fewer, it is a lighter load that was measured, and no bar is met by
+it. It may be missed."""
 EARLY_PERCENT = 10.0
 """Of messages with a negative latency: with more, the writer's clock readings are late and nothing is judged."""
 
@@ -152,9 +155,11 @@ async def late_commit(place: Place, open_seconds: float) -> float:
                 await outbox.enqueue(old, late)
                 end = time.monotonic() + open_seconds
                 while time.monotonic() < end:
+                    due = time.monotonic() + LATE_EVERY
+                    batch = [Message("shop.order.placed.v1", {"late": False}) for _ in range(LATE_BATCH)]
                     async with young.transaction():
-                        await outbox.enqueue(young, Message("shop.order.placed.v1", {"late": False}))
-                    await asyncio.sleep(0.02)
+                        await outbox.enqueue_many(young, batch)
+                    await asyncio.sleep(max(due - time.monotonic(), 0.0))
             committed = time.monotonic()
             await arrivals.of([str(late.event_id)])
             return (arrivals.times[str(late.event_id)] - committed) * 1000
@@ -214,7 +219,8 @@ async def measure(place: Place, size: Size) -> Section:
         "Mixed: 10 % of the transactions stay open for 200 ms, 10 % are rolled back.",
         f"A transaction has one message{_several(size.rates)}.",
         "What a writer cannot commit in time is committed late; the clock runs from its commit.",
-        f"Below {LEAST_PACE:.0%} of the rate that was meant nothing is judged.",
+        f"Below {LEAST_PACE:.0%} of the rate that was meant no bar is met; one that is missed even so is missed.",
+        f"While a transaction is open for long, others commit {LATE_BATCH / LATE_EVERY:,.0f} messages a second.",
     )
     return Section("commit to dispatcher", figures, notes)
 
@@ -232,7 +238,16 @@ def _percentiles(rate: int, mixed: bool, rounds: list[Stretch]) -> list[Figure]:
     early = [sum(value < 0 for value in each.milliseconds) / len(each.milliseconds) * 100 for each in rounds]
     paces = [each.pace for each in rounds]
     meant = rate * (0.9 if mixed else 1.0)
-    valid = max(early) <= EARLY_PERCENT and min(paces) >= LEAST_PACE * meant
+    on_time = max(early) <= EARLY_PERCENT
+    kept = min(paces) >= LEAST_PACE * meant
+
+    def judged(share: float) -> Figure:
+        values = [percentile(each.milliseconds, share) for each in rounds]
+        bar = BARS_MS.get(share) if rate in JUDGED and not mixed else None
+        name, shown = f"latency_p{share * 100:.0f}_ms_{rate}{suffix}", f"{rate}/s{text}, p{share * 100:.0f}"
+        found = figure(name, shown, values, unit="ms", at_most=bar)
+        return replace(found, valid=on_time and (kept or (bar is not None and found.value > bar)))
+
     return [
         figure(f"latency_pace_{rate}{suffix}", f"{rate}/s{text}, committed a second", paces, unit="/s"),
         figure(
@@ -241,17 +256,7 @@ def _percentiles(rate: int, mixed: bool, rounds: list[Stretch]) -> list[Figure]:
             early,
             unit="%",
         ),
-    ] + [
-        figure(
-            f"latency_p{share * 100:.0f}_ms_{rate}{suffix}",
-            f"{rate}/s{text}, p{share * 100:.0f}",
-            [percentile(each.milliseconds, share) for each in rounds],
-            unit="ms",
-            at_most=BARS_MS.get(share) if rate in JUDGED and not mixed else None,
-            valid=valid,
-        )
-        for share in (0.5, 0.95, 0.99)
-    ]
+    ] + [judged(share) for share in (0.5, 0.95, 0.99)]
 
 
 def bars(mode: Mode) -> frozenset[str]:

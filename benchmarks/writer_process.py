@@ -21,13 +21,16 @@ from outbox_core.message import Message
 from outbox_core.outbox import Outbox
 
 CONNECTIONS = 24
+MIXED_CONNECTIONS = 64
+"""Long transactions keep 20 of them at 1,000 messages a second."""
 LONG_SECONDS = 0.2
 PAYLOAD = {"order": 4711, "note": "0123456789abcdef" * 16}
 
 
 async def write(dsn: str, rate: float, together: int, seconds: float, *, mixed: bool) -> dict[str, float]:
     outbox, commits = Outbox(TABLE), dict[str, float]()
-    async with asyncpg.create_pool(dsn, min_size=CONNECTIONS, max_size=CONNECTIONS) as pool:
+    connections = MIXED_CONNECTIONS if mixed else CONNECTIONS
+    async with asyncpg.create_pool(dsn, min_size=connections, max_size=connections) as pool:
 
         async def one(number: int) -> None:
             messages = [Message("shop.order.placed.v1", PAYLOAD) for _ in range(together)]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -33,9 +33,15 @@ from tests.services.sources import Unavailable
 
 SCHEMA = "outbox_benchmark_peer"
 BARS = {"pgqueuer": 3.0, "faststream_outbox": 6.0}
-RATE = 100
-"""Messages a second while latencies are taken."""
-QUICKEST = f"commit to handler at {RATE}/s, p50, relay / quickest of the others"
+RATES = {"": 100, "_idle": 10}
+"""Messages a second while latencies are taken, by what the names of their figures have in them. At the lower one each
+message finds an idle relay, and tells it of itself."""
+
+
+def quickest(kind: str) -> str:
+    return f"commit to handler at {RATES[kind]}/s, p50, relay / quickest of the others"
+
+
 RESOLUTION_MS = 0.1
 KEYS = 1000
 
@@ -48,7 +54,8 @@ class Size:
     """For the relay and each of the others: a shorter drain is slower, for its beginning weighs more. One that would
     take the whole run gets a share of it, and has no bar."""
     repeats: int
-    seconds: float
+    seconds: Mapping[str, float]
+    """For which latencies are taken, by the kind of their rate."""
     latency_rounds: int
     timed: tuple[str, ...]
     """The peers of which latencies are taken. In a short run the quickest ones only."""
@@ -57,19 +64,20 @@ class Size:
 
 EVERY_PEER = ("pgqueuer", "faststream-outbox", "txoutbox", "procrastinate")
 SIZES = {
-    Mode.SMOKE: Size(1_000, 1, 0.2, 1, ("txoutbox",), 120.0),
-    Mode.QUICK: Size(12_000, 3, 0.8, 3, ("pgqueuer", "txoutbox"), 120.0),
-    Mode.FULL: Size(60_000, 3, 5.0, 3, EVERY_PEER, 900.0),
+    Mode.SMOKE: Size(1_000, 1, {"": 0.2}, 1, ("txoutbox",), 120.0),
+    Mode.QUICK: Size(12_000, 3, {"": 0.8}, 3, ("pgqueuer", "txoutbox"), 120.0),
+    Mode.FULL: Size(60_000, 3, {"": 5.0, "_idle": 5.0}, 3, EVERY_PEER, 900.0),
 }
 
 
 @dataclass
 class Rounds:
-    """What each round gave: rows a second, processor time a row in µs, median latency in ms, start in ms."""
+    """What each round gave: rows a second, processor time a row in µs, median latencies in ms, start in ms."""
 
     rates: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
-    latency: list[float] = field(default_factory=list)
+    latency: dict[str, list[float]] = field(default_factory=dict)
+    """By the kind of their rate."""
     with_start: list[float] = field(default_factory=list)
     """Rows a second of a relay, counted from its making on."""
     start: list[float] = field(default_factory=list)
@@ -98,17 +106,19 @@ async def relay_drain(
     rounds.cpu.append(result["cpu"] / result["published"] * 1e6)
 
 
-async def relay_latency(place: Place, connection: asyncpg.Connection, size: Size, rounds: Rounds) -> None:
+async def relay_latency(
+    place: Place, connection: asyncpg.Connection, size: Size, rounds: Rounds, kind: str
+) -> None:
     await common.empty(connection)
-    each = await latencies(place, RATE, max(size.seconds, 0.1), mixed=False)
-    rounds.latency.append(percentile(each.milliseconds, 0.5))
+    each = await latencies(place, RATES[kind], size.seconds[kind], mixed=False)
+    rounds.latency.setdefault(kind, []).append(percentile(each.milliseconds, 0.5))
 
 
-async def peer_latency(place: Place, peer: Peer, python: Path, size: Size, rounds: Rounds) -> None:
+async def peer_latency(place: Place, peer: Peer, python: Path, size: Size, rounds: Rounds, kind: str) -> None:
     """The median of milliseconds from the return of COMMIT, in a process of the writer's own, to the handler."""
-    rows = max(round(RATE * size.seconds), 10)
+    rows = max(round(RATES[kind] * size.seconds[kind]), 10)
     receive = _order(place, peer, size, action="receive", rows=rows)
-    write = _order(place, peer, size, action="write", rows=rows, rate=RATE)
+    write = _order(place, peer, size, action="write", rows=rows, rate=RATES[kind])
     async with (
         processes.started(peer.module, receive, python=str(python)) as receiver,
         asyncio.timeout(size.timeout),
@@ -119,7 +129,8 @@ async def peer_latency(place: Place, peer: Peer, python: Path, size: Size, round
         commits: dict[str, float] = await processes.child(peer.module, write, python=str(python))
         output, _ = await receiver.communicate()
     arrivals: dict[str, float] = processes.result(peer.module, receiver, output)
-    rounds.latency.append(statistics.median((arrivals[number] - at) * 1000 for number, at in commits.items()))
+    waits = [(arrivals[number] - at) * 1000 for number, at in commits.items()]
+    rounds.latency.setdefault(kind, []).append(statistics.median(waits))
 
 
 def _order(place: Place, peer: Peer, size: Size, **more: Any) -> dict[str, Any]:
@@ -143,13 +154,14 @@ async def measure(place: Place, pythons: dict[Peer, Path], missing: list[Missing
             for peer, rounds in found.items()
         ]
         await _by_turns("drain", size.repeats, drains)
-        waits: list[Turn] = [partial(relay_latency, place, connection, size, plain)]
-        waits += [
-            guarded(rounds, partial(peer_latency, place, peer, pythons[peer], size, rounds))
-            for peer, rounds in found.items()
-            if peer.name in size.timed
-        ]
-        await _by_turns("latency", size.latency_rounds, waits)
+        for kind in size.seconds:
+            waits: list[Turn] = [partial(relay_latency, place, connection, size, plain, kind)]
+            waits += [
+                guarded(rounds, partial(peer_latency, place, peer, pythons[peer], size, rounds, kind))
+                for peer, rounds in found.items()
+                if peer.name in size.timed
+            ]
+            await _by_turns(f"latency at {RATES[kind]}/s", size.latency_rounds, waits)
         await connection.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
     missing = [
         *missing,
@@ -163,13 +175,15 @@ async def measure(place: Place, pythons: dict[Peer, Path], missing: list[Missing
     found = {peer: rounds for peer, rounds in found.items() if rounds.failure is None}
     if lacking := untimed(found, size.timed):
         why = f"could not be timed: {', '.join(lacking)}"
-        missing.append(Missing("latency_p50_vs_peers", QUICKEST, why, at_most=1.0))
+        missing += [
+            Missing(f"latency{kind}_p50_vs_peers", quickest(kind), why, at_most=1.0) for kind in size.seconds
+        ]
     figures = [
         figure("beside_peers_relay_rate", "relay", plain.rates, unit="rows/s"),
         figure("beside_peers_relay_keyed_rate", "relay, 1,000 keys", keyed.rates, unit="rows/s"),
         figure("beside_peers_relay_start_ms", "relay, made to first claim", plain.start, unit="ms"),
         *(line for peer, rounds in found.items() for line in _figures(peer, plain, keyed, rounds)),
-        *latencies_beside(plain, found, whole=not lacking),
+        *(line for kind in size.seconds for line in latencies_beside(plain, found, kind, whole=not lacking)),
     ]
     versions = {peer.name: peer.version for peer in found}
     return Section("peers", figures, _notes(found, size), {"versions": versions}, missing)
@@ -219,25 +233,26 @@ def untimed(found: dict[Peer, Rounds], wanted: Iterable[str]) -> list[str]:
     return [name for name in wanted if name not in timed]
 
 
-def latencies_beside(plain: Rounds, found: dict[Peer, Rounds], *, whole: bool) -> list[Figure]:
+def latencies_beside(plain: Rounds, found: dict[Peer, Rounds], kind: str, *, whole: bool) -> list[Figure]:
     """Beside the quickest of the others, unless one of them is missing: it may have been that one."""
-    timed = {peer: rounds.latency for peer, rounds in found.items() if rounds.latency}
+    timed = {peer: rounds.latency[kind] for peer, rounds in found.items() if kind in rounds.latency}
+    ours, at = plain.latency[kind], f"at {RATES[kind]}/s, p50"
     return [
-        *([_beside_the_quickest(plain.latency, [*timed.values()])] if whole else []),
-        figure("beside_peers_relay_p50_ms", "commit to dispatcher, p50, relay", plain.latency, unit="ms"),
+        *([_beside_the_quickest(kind, ours, [*timed.values()])] if whole else []),
+        figure(f"beside_peers_relay{kind}_p50_ms", f"commit to dispatcher {at}, relay", ours, unit="ms"),
         *(
-            figure(f"{peer.slug}_p50_ms", f"commit to handler, p50, {peer.name}", each, unit="ms")
+            figure(f"{peer.slug}{kind}_p50_ms", f"commit to handler {at}, {peer.name}", each, unit="ms")
             for peer, each in timed.items()
         ),
     ]
 
 
-def _beside_the_quickest(relay: list[float], others: list[list[float]]) -> Figure:
+def _beside_the_quickest(kind: str, relay: list[float], others: list[list[float]]) -> Figure:
     """A median of 0 or less says that a writer was too busy to stamp its commits in time: then nothing is judged."""
     best = [min(each) for each in zip(*others, strict=True)]
     valid = min(relay + best) > 0
     ours, theirs = ([max(each, RESOLUTION_MS) for each in values] for values in (relay, best))
-    return ratio("latency_p50_vs_peers", QUICKEST, ours, theirs, at_most=1.0, valid=valid)
+    return ratio(f"latency{kind}_p50_vs_peers", quickest(kind), ours, theirs, at_most=1.0, valid=valid)
 
 
 def _notes(peers: Iterable[Peer], size: Size) -> list[str]:
@@ -256,21 +271,25 @@ def _notes(peers: Iterable[Peer], size: Size) -> list[str]:
     )
     return [
         f"{size.rows:,} rows of 300 bytes each{fewer}, rounds: {size.repeats}, by turns, every library on uvloop.",
-        f"Latencies of {', '.join(size.timed)} at {RATE}/s, {size.seconds:g} s a round, rounds: {size.latency_rounds}.",
+        f"Latencies of {', '.join(size.timed)} at {_rates(size)} a round, rounds: {size.latency_rounds}.",
         clock,
         start,
         *(f"{peer.name} {peer.version}: {peer.promises} {peer.differs}" for peer in peers),
     ]
 
 
+def _rates(size: Size) -> str:
+    return " and ".join(f"{RATES[kind]}/s, {seconds:g} s" for kind, seconds in size.seconds.items())
+
+
 def rows_of(peer: Peer, size: Size) -> int:
     return max(round(size.rows * peer.share), 10)
 
 
-def bars(_: Mode) -> frozenset[str]:
+def bars(mode: Mode) -> frozenset[str]:
     """The names of the figures that have a bar."""
     drains = {f"drain{keys}_vs_{slug}" for slug in BARS for keys in ("", "_keyed")}
-    return frozenset({*drains, "latency_p50_vs_peers"})
+    return frozenset({*drains, *(f"latency{kind}_p50_vs_peers" for kind in SIZES[mode].seconds)})
 
 
 def run(place: Place, mode: Mode) -> Section:

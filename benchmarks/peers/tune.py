@@ -24,7 +24,7 @@ from benchmarks.turns import rotated
 
 def drains(rows: int, rounds: int) -> Size:
     """So many rounds of drains, without latencies."""
-    return Size(rows=rows, repeats=rounds, seconds=0.0, latency_rounds=0, timed=(), timeout=300.0)
+    return Size(rows=rows, repeats=rounds, seconds={}, latency_rounds=0, timed=(), timeout=300.0)
 
 
 async def tune(place: Place, peer: Peer, size: Size) -> None:

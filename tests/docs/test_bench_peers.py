@@ -49,7 +49,7 @@ async def test_a_peer_that_fails_while_it_is_timed_is_told_of_alone(
 
     monkeypatch.setattr(beside.processes, "child", written)
     place, size = Place("postgresql://nowhere", None), beside.SIZES[Mode.SMOKE]
-    await guarded(rounds, lambda: beside.peer_latency(place, peer, Path(sys.executable), size, rounds))()
+    await guarded(rounds, lambda: beside.peer_latency(place, peer, Path(sys.executable), size, rounds, ""))()
     assert rounds.failure is not None
     assert told in rounds.failure
 
@@ -172,11 +172,16 @@ async def test_a_peers_payload_is_read_where_it_is_timed_and_not_where_it_drains
 
 def test_the_quickest_is_not_known_while_one_of_the_others_is_not_timed() -> None:
     pgqueuer = next(each for each in environments.peers() if each.name == "pgqueuer")
-    relay, other = beside.Rounds(latency=[1.6, 1.7, 1.8]), beside.Rounds(latency=[2.0, 2.1, 2.2])
+    relay, other = (beside.Rounds(latency={"": [1.6, 1.7, 1.8], "_idle": [each] * 3}) for each in (2.0, 1.0))
     for whole in (True, False):
-        found = {each.name for each in beside.latencies_beside(relay, {pgqueuer: other}, whole=whole)}
-        assert ("latency_p50_vs_peers" in found) is whole
-        assert {"beside_peers_relay_p50_ms", "pgqueuer_p50_ms"} <= found
+        found = {
+            each.name: each.value
+            for kind in beside.RATES
+            for each in beside.latencies_beside(relay, {pgqueuer: other}, kind, whole=whole)
+        }
+        for kind, expected in (("", 1.0), ("_idle", 2.0)):
+            assert found.get(f"latency{kind}_p50_vs_peers") == (expected if whole else None)
+            assert {f"beside_peers_relay{kind}_p50_ms", f"pgqueuer{kind}_p50_ms"} <= found.keys()
     assert beside.untimed({pgqueuer: other}, ("pgqueuer", "txoutbox")) == ["txoutbox"]
 
 

@@ -10,20 +10,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from benchmarks import claim_cost, cleaner, common, drain, enqueue, figures, machine, running, scale
+from benchmarks import common, drain, enqueue, figures, machine, running, scale
 from benchmarks.catalogue import BENCHMARKS, Mode, listing
 from benchmarks.common import NO_PGBENCH, Place
 from benchmarks.figures import Missing, Section
 from benchmarks.long_drain import growth
 from benchmarks.peers import beside, environments, tune
-from benchmarks.traps import Trap
 from benchmarks.turns import rotated
-from benchmarks.verdicts import FEWEST_ROUNDS, Verdict
+from benchmarks.verdicts import FEWEST_ROUNDS
 
 
 def measured(name: str, value: float, **run: Any) -> Section:
@@ -91,46 +89,6 @@ def test_the_ratio_with_building_stands_right_under_the_one_with_the_bar() -> No
     assert (built.name, built.value, built.bar) == ("enqueue_with_building_vs_insert", 0.7, "")
     assert [each.unit for each in rates] == ["rows/s", "rows/s"]
     assert "bar leaves out what it costs to build" in enqueue.NOT_BUILDING
-
-
-def claims(*milliseconds: float) -> list[claim_cost.Timed]:
-    """One each second, those of 50 ms and more by a sweep."""
-    return [claim_cost.Timed(float(at), ms, ms >= 50) for at, ms in enumerate(milliseconds)]
-
-
-def test_dear_sweeps_under_a_hundredth_of_the_claims_are_in_the_mean() -> None:
-    """Each costs a thousand claims, and neither median nor p99 shows it."""
-    trapped = [1.0] * 398 + [1000.0, 1.0]
-    pair = claim_cost.Pair(claims(*trapped), claims(*[1.0] * 400), 0.0, 400.0)
-    never: Any = None
-    trap = Trap("swept", 3.0, never)
-    found = {each.name: each for each in pair.figures("x", trap, judged=True)}
-    assert (found["claim_p50_ratio_x"].value, found["claim_p99_ratio_x"].value) == (1.0, 1.0)
-    assert (found["claim_mean_ratio_x"].value, found["claim_mean_ratio_x"].bar) == (3.4975, "≤ 3")
-    assert found["claim_mean_ratio_x"].verdict in (Verdict.MISSED, Verdict.MISSED_WITHIN_SPREAD)
-    assert (found["claim_slowest_ms_x"].value, found["claim_slowest_ms_x"].bar) == (1000.0, "")
-
-
-@pytest.mark.asyncio
-async def test_claims_beside_a_cleaner_are_timed_by_a_clock_finer_than_an_event_loops(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Each in the phase in which it ended, and however short not in no time."""
-
-    async def at_once(*_: Any) -> Any:
-        return None
-
-    monkeypatch.setattr(claim_cost.PostgresStore, "claim", at_once)
-    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 1.0)
-    traffic = cleaner.Traffic("postgresql://nowhere")
-    claim: Any = SimpleNamespace(limit=100, since=None)
-    phases: list[cleaner.Waits] = []
-    for claims in (1, 2):
-        phases.append(traffic.begin())
-        for _ in range(claims):
-            await traffic.store.claim(claim_cost.TABLE, claim)
-    assert [len(each.claim) for each in phases] == [1, 2]
-    assert all(0.0 < ms < 1000.0 for each in phases for ms in each.claim)
 
 
 @pytest.fixture
