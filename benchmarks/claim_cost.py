@@ -231,7 +231,12 @@ class Pair:
             figures.append(figure(f"claim_sweep_ms_{name}", f"{trap.text}, a sweep", sweeps, unit="ms"))
         if others:
             figures.append(
-                figure(f"claim_sweep_clean_ms_{name}", f"{trap.text}, a sweep on the clean table", others, unit="ms")
+                figure(
+                    f"claim_sweep_clean_ms_{name}",
+                    f"{trap.text}, a sweep on the clean table",
+                    others,
+                    unit="ms",
+                )
             )
         return figures
 
