@@ -45,7 +45,8 @@
     │       └── SchemaTooOld             STORAGE.SCHEMA_TOO_OLD
     └── ProviderError                    PROVIDER.ERROR
         ├── BrokerUnavailable            PROVIDER.UNAVAILABLE
-        │   └── BrokerRefused            PROVIDER.REFUSED
+        │   ├── BrokerRefused            PROVIDER.REFUSED
+        │   └── BrokerExhausted          PROVIDER.EXHAUSTED
         ├── InvalidDispatcherReturn      PROVIDER.INVALID_RETURN
         ├── NoRoute                      PROVIDER.NO_ROUTE
         ├── NotAnOutboxMessage           PROVIDER.NOT_AN_OUTBOX_MESSAGE
@@ -88,6 +89,7 @@ from outbox_core.errors.messages import (
 )
 from outbox_core.errors.providers import (
     AllPermanent,
+    BrokerExhausted,
     BrokerRefused,
     BrokerUnavailable,
     InvalidDispatcherReturn,
@@ -125,6 +127,7 @@ from outbox_core.errors.transactions import (
 
 __all__ = [
     "AllPermanent",
+    "BrokerExhausted",
     "BrokerRefused",
     "BrokerUnavailable",
     "ConfigError",

@@ -30,6 +30,16 @@ class BrokerRefused(BrokerUnavailable):
     code: ClassVar[str] = "PROVIDER.REFUSED"
 
 
+class BrokerExhausted(BrokerUnavailable):
+    """Raised by a dispatcher whose broker has answered that it can take nothing just now, such as one without storage.
+
+    It may answer a probe all the same, which says nothing then: no message is suspected of driving it away before
+    another one is acknowledged, however long that takes.
+    """
+
+    code: ClassVar[str] = "PROVIDER.EXHAUSTED"
+
+
 class InvalidDispatcherReturn(ProviderError):
     """Raised when a dispatcher returns something instead of None, or from ``dispatch_many`` anything but an outcome for
     each message: a false success must not pass for a true one.

@@ -39,6 +39,8 @@ class Breaker:
         self._timeouts = 0
         self._probed = False
         """Whether it is half open because a probe was answered."""
+        self._told = False
+        """Whether the broker itself has said that it takes nothing: then an answered probe says nothing."""
         self._in_flight_at_opening: frozenset[UUID] = frozenset()
         self._suspicions: Counter[UUID] = Counter()
         self.suspects = False
@@ -77,10 +79,12 @@ class Breaker:
         self._openings, self.retry_at = openings, now
         return news
 
-    def open(self, now: float, in_flight: Iterable[UUID]) -> bool:
-        """The broker is away. True when that is news; the time of the next try is ``retry_at``."""
+    def open(self, now: float, in_flight: Iterable[UUID], *, told: bool = False) -> bool:
+        """The broker is away, or has ``told`` that it takes nothing. True when that is news; the time of the next try
+        is ``retry_at``."""
         if self.state is BreakerState.OPEN:
             return False
+        self._told = told
         news = self.state is BreakerState.CLOSED
         if news:
             self.opened_at = now
@@ -102,8 +106,10 @@ class Breaker:
     def half_open(self, now: float, *, answered: bool) -> None:
         """One message may go ahead: the broker has ``answered`` a probe, or there is no other way to find out.
 
-        Without an answer nobody can be suspected yet: the broker may have been away all the time."""
+        Without an answer nobody can be suspected yet: the broker may have been away all the time. So it is with one
+        that has told that it takes nothing."""
         if self.state is BreakerState.OPEN:
+            answered = answered and not self._told
             if answered:
                 self._confirm_suspicions()
                 self.answered()

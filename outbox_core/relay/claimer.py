@@ -180,7 +180,7 @@ class Claimer:
     @property
     def _can_claim(self) -> bool:
         leads = not self._settings.single_active or self._term() is not None
-        return leads and not self._halted and not self._leaves.all_away
+        return leads and not self._halted and not self._leaves.all_shut
 
     def _has_room(self) -> bool:
         """Whether more may be claimed. What waits for a destination that does not answer keeps nobody else's place."""

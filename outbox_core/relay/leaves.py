@@ -35,6 +35,8 @@ PROBE_SECONDS: Final = 5.0
 """The longest wait between two probes of a destination that is away: they cost little, and it is to be seen soon."""
 
 _STUCK_SECONDS: Final = 1.0
+_YIELDING_SECONDS: Final = 0.1
+"""For which a table whose message went ahead in vain leaves the next try to another table."""
 _MOST_DEAF: Final = 3
 _logger: Final = logging.getLogger("outbox_core.relay")
 MOST_TOPICS: Final = 10_000
@@ -44,7 +46,14 @@ MOST_TOPICS: Final = 10_000
 class Leaf:
     """One destination: its dispatcher, its breaker, what is in flight to it, and the topics seen for it."""
 
-    def __init__(self, dispatcher: Dispatcher, breaker: Breaker, changed: Callable[[Leaf], None]) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        breaker: Breaker,
+        changed: Callable[[Leaf], None],
+        *,
+        is_shared: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.dispatcher = dispatcher
         self.name = name_of(dispatcher)
         self.breaker = breaker
@@ -68,10 +77,20 @@ class Leaf:
         self._alone: Row | None = None
         """The suspect that is with the dispatcher, or waits for all others to be gone."""
         self._waiting: dict[Callable[[], None], None] = {}
+        self._is_shared = is_shared
+        """Whether several tables have messages for it."""
+        self._yielding: str | None = None
+        """The table whose message was the last to go ahead in vain."""
+        self._yields_until = 0.0
 
     @property
     def is_open(self) -> bool:
         return self.breaker.state is BreakerState.OPEN
+
+    @property
+    def is_shut(self) -> bool:
+        """Whether a message for it is of no use just now: it is away, or one has gone ahead to see."""
+        return self.is_open or (self.breaker.state is BreakerState.HALF_OPEN and bool(self.in_flight))
 
     def is_stuck(self, now: float) -> bool:
         """Whether it has messages and has acknowledged none for a second."""
@@ -91,7 +110,10 @@ class Leaf:
             if suspect:
                 # From now on nobody else begins, of whichever table: its turn would never come.
                 self._alone = row
-            if self.in_flight and (suspect or breaker.state is BreakerState.HALF_OPEN):
+            trying = breaker.state is BreakerState.HALF_OPEN
+            if self.in_flight and (suspect or trying):
+                return False
+            if trying and now < self._yields_until and row.message.meta.table == self._yielding:
                 return False
         self.in_flight[row] = now
         return True
@@ -102,10 +124,20 @@ class Leaf:
         was_alone = self._alone is row
         if was_alone:
             self._alone = None
-        if self._waiting and (was_alone or not self.in_flight):
-            waiting, self._waiting = self._waiting, {}
-            for poke in waiting:
-                poke()
+        if was_alone or not self.in_flight:
+            self._poke()
+        if not self.in_flight and self.breaker.state is BreakerState.HALF_OPEN:
+            # What became of it is settled first, which mostly ends this state.
+            asyncio.get_running_loop().call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        if not self.in_flight and self.breaker.state is BreakerState.HALF_OPEN:
+            self._changed(self)
+
+    def _poke(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for poke in waiting:
+            poke()
 
     def let_go(self, rows: Sequence[Row]) -> None:
         """These rows will not come to the dispatcher: nobody waits for them to be alone with it."""
@@ -119,15 +151,18 @@ class Leaf:
 
     def keeps_waiting(self, poke: Callable[[], None]) -> bool:
         """Whether `when_free` will call back."""
-        trying = bool(self.in_flight) and self.breaker.state is BreakerState.HALF_OPEN
+        busy = bool(self.in_flight) or clock.now() < self._yields_until
+        trying = busy and self.breaker.state is BreakerState.HALF_OPEN
         return poke in self._waiting and (trying or self._alone is not None)
 
-    def open(self, now: float, more: Sequence[Row]) -> bool:
-        """The destination is away. True when that is news."""
+    def open(self, now: float, more: Sequence[Row], *, told: bool = False) -> bool:
+        """The destination is away, or has ``told`` that it takes nothing. True when that is news."""
+        if more and self.breaker.state is BreakerState.HALF_OPEN:
+            self._yielding = more[0].message.meta.table
         present = () if self.is_open else [row for row in (*self.in_flight, *more) if not row.saw_opening]
         for row in present:
             row.saw_opening = True
-        news = self.breaker.open(now, [row.id for row in present])
+        news = self.breaker.open(now, [row.id for row in present], told=told)
         self._opened.set()
         self._changed(self)
         return news
@@ -148,7 +183,7 @@ class Leaf:
         return self.breaker.refused() and self._closed(clock.now())
 
     def _closed(self, now: float) -> bool:
-        self.closed_at, self._said = now, None
+        self.closed_at, self._said, self._yielding = now, None, None
         self._changed(self)
         return True
 
@@ -180,8 +215,13 @@ class Leaf:
             while self.is_open:
                 await anyio.sleep(max(self.breaker.retry_at - clock.now(), 0.01))
                 if await self.probe(probe_timeout):
+                    yields = self._yielding is not None and self._is_shared()
+                    self._yields_until = clock.now() + _YIELDING_SECONDS if yields else 0.0
                     self.breaker.half_open(clock.now(), answered=self.probes)
                     self._changed(self)
+                    if yields:
+                        await anyio.sleep(_YIELDING_SECONDS)
+                        self._poke()
                 else:
                     self.breaker.probe_failed(clock.now())
 
@@ -223,9 +263,9 @@ class Leaves:
             leaf.topics.clear()
 
     def shut_topics(self, more: Sequence[Leaf] = ()) -> list[str]:
-        """Topics whose destination is away, as far as seen, and those of ``more`` destinations."""
+        """Topics whose destination takes nothing just now, as far as seen, and those of ``more`` destinations."""
         leaves = self._by_dispatcher.values()
-        return [topic for leaf in leaves if leaf.is_open or leaf in more for topic in leaf.topics]
+        return [topic for leaf in leaves if leaf.is_shut or leaf in more for topic in leaf.topics]
 
     def is_shut(self, topic: str) -> bool:
         """Whether the destination of a topic is away, as far as seen."""
@@ -246,6 +286,11 @@ class Leaves:
         """Whether there is nowhere to dispatch to: a single destination, and it is away."""
         return not self.many and any(leaf.is_open for leaf in self._by_dispatcher.values())
 
+    @property
+    def all_shut(self) -> bool:
+        """Whether nothing that is claimed could be dispatched just now: a single destination, and it is shut."""
+        return not self.many and any(leaf.is_shut for leaf in self._by_dispatcher.values())
+
     def _leaf(self, dispatcher: Dispatcher) -> Leaf:
         leaf = self._by_dispatcher.get(id(dispatcher))
         if leaf is None:
@@ -254,11 +299,14 @@ class Leaves:
             backoff = self._backoff
             if isinstance(dispatcher, Probing):
                 backoff = replace(backoff, cap=min(backoff.cap, PROBE_SECONDS))
-            leaf = Leaf(dispatcher, Breaker(backoff, self._patience), self._tell)
+            leaf = Leaf(dispatcher, Breaker(backoff, self._patience), self._tell, is_shared=self._has_several)
             self._by_dispatcher[id(dispatcher)] = leaf
             if self.found is not None:
                 self.found(leaf)
         return leaf
+
+    def _has_several(self) -> bool:
+        return len(self._listeners) > 1
 
     def _tell(self, leaf: Leaf) -> None:
         for listener in self._listeners:

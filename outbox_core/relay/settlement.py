@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from outbox_core.errors import (
+    BrokerExhausted,
     BrokerUnavailable,
     ContentUnreadable,
     DispatchInterrupted,
@@ -255,7 +256,7 @@ class Settlement:
     def _open(self, leaf: Leaf, in_flight: Sequence[Row], shown: Row, error: BaseException) -> float:
         """The destination is away, as the error of one row shows; the seconds until it is tried again."""
         now = clock.now()
-        news = leaf.open(now, in_flight)
+        news = leaf.open(now, in_flight, told=isinstance(error, BrokerExhausted))
         delay = max(leaf.breaker.retry_at - now, 0.0)
         if news:
             self._observe(BreakerOpened(self._table, leaf.name, self._shown(shown, error), delay))

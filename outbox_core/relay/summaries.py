@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final, cast
 
 from outbox_core.errors import OutboxError
@@ -84,14 +85,22 @@ def code_of(error: BaseException) -> str:
 
 def summary_of(error: BaseException, payload: bytes, max_bytes: int) -> str:
     """One line for ``last_error``: the code first, so that dead letters can be grouped by it."""
-    text = _beginning(_text(error), max_bytes * _SCANNED_PER_BYTE)
-    text = "".join(map(_without_user, _WORDS.split(text)))
-    for pattern, replacement in _LINES:
-        text = pattern.sub(replacement, text)
-    text = " ".join(text.split())
-    for pattern, replacement in _SECRETS:
-        text = pattern.sub(replacement, text)
+    text = _scrubbed(_beginning(_text(error), max_bytes * _SCANNED_PER_BYTE))
     return _line(error, _without_payload(text[:max_bytes], payload.decode("utf-8", "replace")), max_bytes)
+
+
+@lru_cache(maxsize=32)
+def _scrubbed(text: str) -> str:
+    """Without secrets, and one line. In an outage many messages have the same text."""
+    text = "".join(map(_without_user, _WORDS.split(text)))
+    text = " ".join(_masked(text, _LINES).split())
+    return _masked(text, _SECRETS)
+
+
+def _masked(text: str, patterns: Iterable[tuple[re.Pattern[str], str]]) -> str:
+    for pattern, replacement in patterns:
+        text = pattern.sub(replacement, text)
+    return text
 
 
 def summary_of_shared(error: BaseException, payloads: Sequence[bytes], max_bytes: int) -> str:

@@ -25,6 +25,7 @@ from aiormq.exceptions import (
 
 from outbox_core.adapter.pipeline import Undecided
 from outbox_core.errors import (
+    BrokerExhausted,
     BrokerRefused,
     BrokerUnavailable,
     DispatchTimeout,
@@ -84,7 +85,7 @@ def unavailable(error: BaseException | None, where: str = "the AMQP broker") -> 
             f"{where} hung up: it is ending, or something other than an AMQP 0-9-1 broker answers there"
         )
     if isinstance(error, ConnectionResourceError):
-        return BrokerUnavailable(f"{where} is out of resources: {_text(error)}")
+        return BrokerExhausted(f"{where} is out of resources: {_text(error)}")
     if error is None or isinstance(error, AMQPConnectionError | OSError):
         return BrokerUnavailable(f"{where} cannot be reached: {_text(error)}")
     return BrokerUnavailable(f"the connection to {where} failed: {type(error).__name__}: {_text(error)}")

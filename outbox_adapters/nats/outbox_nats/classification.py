@@ -9,6 +9,7 @@ from nats import errors
 from nats.js.api import Header
 
 from outbox_core.errors import (
+    BrokerExhausted,
     BrokerRefused,
     BrokerUnavailable,
     OutboxError,
@@ -102,7 +103,7 @@ def _refusal(code: int, status: int, text: str, subject: str, stream: str | None
     if status == _TOO_MANY_REQUESTS:
         return RetryAfter(_PAUSE_SECONDS, shown)
     if code in _SERVER_AT_FAULT:
-        return BrokerUnavailable(shown)
+        return BrokerExhausted(shown)
     return ProviderError(shown)
 
 
