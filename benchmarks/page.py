@@ -70,34 +70,33 @@ where the client is quickest, which is Kafka's.
 
 Bars in microseconds and milliseconds move with the machine's clock as much as with the code: in the rounds of one drain
 pgbench itself was seen to differ by half. What stays the same is the number of instructions. Measured two days running
-(the first is `git show 8278548:benchmarks/results/latest.json`), on virtual machines of one kind, the code of a relay's hot path took 36,400 and 37,400 instructions a message (44,600
-and 46,000 with keys) and 5.6 and 7.8 µs; pgbench's drain came to 38,400 and 26,000 rows a second, and to build and
-validate a message took 9.3 and 18.9 µs, with no line of it changed. On the slower of the two `message_build_us` and
-`python_us_per_row_keyed` are missed; on the quicker they were met (9.3 and 12.6 µs). So was `delete_vs_mark` (1.33): to
-delete saves PostgreSQL a third of its work and the relay's process nothing, and the slower that is, the less of the
-third shows.
+(the first is `git show 8278548:benchmarks/results/latest.json`), on virtual machines of one kind, the code of a relay's
+hot path took 36,400 and 37,400 instructions a message (44,600 and 46,000 with keys) and 5.6 and 7.8 µs; pgbench's drain
+came to 38,400 and 26,000 rows a second, and to build and validate a message took 9.3 and 18.9 µs, with no line of it
+changed. On the slower of the two `message_build_us` and `python_us_per_row_keyed` are missed; on the quicker they were
+met (9.3 and 12.6 µs). So was `delete_vs_mark` (1.33): to delete saves PostgreSQL a third of its work and the relay's
+process nothing, and the slower that is, the less of the third shows.
 
-The latency at 1,000 messages a second, a transaction each, is that of a machine near its end: writer, database and relay
-share two cores and a disk, and each transaction waits for that. Relays with keys are set beside peers without, for which no order has to be
-kept: keys cost PostgreSQL 1.4 times as much a row and the relay's process 1.2 times the instructions, which is what
-`drain_keyed_vs_pgqueuer` lacks. The quickest peer is told of every single message by `NOTIFY`, for which writers wait
-in line when they commit; a relay's writers tell it once in 50 ms, and what comes in between it finds by looking, half a
-pause of a millisecond later.
+The latency at 1,000 messages a second, a transaction each, is that of a machine near its end: writer, database and
+relay share two cores and a disk, and each transaction waits for that. Relays with keys are set beside peers without,
+for which no order has to be kept: keys cost PostgreSQL 1.4 times as much a row and the relay's process 1.2 times the
+instructions, which is what `drain_keyed_vs_pgqueuer` lacks. The quickest peer is told of every single message by
+`NOTIFY`, for which writers wait in line when they commit; a relay's writers tell it once in 50 ms, and what comes in
+between it finds by looking, half a pause of a millisecond later.
 
 Three times pgqueuer's pace is met in some hours and missed in others, with the same code (the shorter the drain, the
 more the beginning weighs, when claims are small). With 16 and 32 writers in one process, and with many messages in a
 transaction, an enqueue comes to four fifths of a hand-written INSERT: a process that does nothing else has no other
 time to lose. Both encode the payload, digest it and make an id; what the hand-written one leaves out is to validate the
 message, to check its size and what PostgreSQL would refuse of its text, to digest also what tells two messages apart
-beside the payload, and to see that a transaction is open. The instructions of both stand under
-[The relay's own Python](#the-relays-own-python). A batch against pgbench (`enqueue_batch_vs_pgbench`) is held against
-a script that has its rows ready.
+beside the payload, and to see that a transaction is open (`python -m benchmarks.hot_path` counts the instructions of
+both). A batch against pgbench (`enqueue_batch_vs_pgbench`) is held against a script that has its rows ready.
 
 `claim_p99_ratio_blocked` depends on chance, too: a sweep past 100,000 held rows takes 100 to 240 ms, and there is a
 handful of them among some hundred claims. That is about a hundredth, so that p99 is one of them or is not. The mean has
 them all, and is held against the same bar. Sweeps by themselves stand in the table of claims, on the clean table too:
-they come past everything that a trap has, which is ten times as much and more, and are made the seldomer the longer they
-take, a hundredth of the time at most where they take less than 50 ms, a twentieth at most where they take longer.
+they come past everything that a trap has, which is ten times as much and more, and are made the seldomer the longer
+they take, a hundredth of the time at most where they take less than 50 ms, a twentieth at most where they take longer.
 """
 
 TEXTS = {

@@ -1,4 +1,5 @@
-"""Messages that drive their broker away: they die in the end, and keep nobody else from it meanwhile."""
+"""Brokers that answer a probe and take nothing: messages that drive one away die in the end, and keep nobody else from
+it meanwhile; if it says itself that it takes nothing, no message pays for that."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from random import Random
 
 import pytest
 
-from outbox_core.errors import BrokerUnavailable
+from outbox_core.errors import BrokerExhausted, BrokerUnavailable
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
@@ -18,7 +19,7 @@ from outbox_core.store import Claim, Leased
 from outbox_core.stores.memory.store import MemoryStore
 from outbox_core.table import TableName
 from tests.simulation.loop import VirtualLoop
-from tests.unit.relaying import QUICK, TABLE, put, rows
+from tests.unit.relaying import OTHER, QUICK, TABLE, put, rows
 
 GOOD, BAD = "good.b.v1", "bad.b.v1"
 BAD_ONES = 12
@@ -34,20 +35,29 @@ class Scene:
         self._chance = chance = Random(seed)
 
         class Hesitant(MemoryStore):
+            leased = 0
+
             async def claim(self, table: TableName, claim: Claim) -> Leased:
-                await asyncio.sleep(chance.expovariate(100.0))
-                return await super().claim(table, claim)
+                # Claims of one table take longer than those of the other.
+                await asyncio.sleep(chance.expovariate(100.0) if table == TABLE else 0.03)
+                found = await super().claim(table, claim)
+                self.leased += found.count
+                return found
 
         self.store = Hesitant(lambda: datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=loop.time()))
         self.waits: list[float] = []
         self.tries: list[float] = []
         """When bad ones were dispatched."""
+        self.is_exhausted = False
         self._arrived = asyncio.Event()
 
     async def dispatch(self, message: DispatchedMessage, /) -> None:
         if message.meta.topic == BAD:
             self.tries.append(self._loop.time())
         await asyncio.sleep(self._chance.expovariate(250.0))
+        if self.is_exhausted:
+            self.tries.append(self._loop.time())
+            raise BrokerExhausted("no storage")
         if message.meta.topic == BAD:
             raise BrokerUnavailable("dropped")
         self._arrived.set()
@@ -55,10 +65,10 @@ class Scene:
     async def probe(self) -> None:
         pass
 
-    async def send_good_one(self) -> None:
+    async def send_good_one(self, table: TableName = TABLE) -> None:
         self._arrived.clear()
         began = self._loop.time()
-        await put(self.store, Message(GOOD, 1))
+        await put(self.store, Message(GOOD, 1), table=table)
         await self._arrived.wait()
         self.waits.append(self._loop.time() - began)
 
@@ -106,5 +116,51 @@ def test_one_that_drives_it_away_each_time_is_tried_less_and_less_often() -> Non
         waits = [later - earlier for earlier, later in pairwise(scene.tries)]
         # Three times at its cost to nobody, then as a suspect that pays for each, again from the shortest wait on.
         assert [round(wait) for wait in waits] == [1, 3, 5, 1, 2, 4], waits
+
+    play(scenario, 0)
+
+
+@pytest.mark.parametrize("first", [TABLE, OTHER])
+def test_those_of_one_table_do_not_shut_it_for_another(first: TableName) -> None:
+    """Whichever of them is quicker to claim."""
+    tables = [first, OTHER if first == TABLE else TABLE]
+
+    async def scenario(scene: Scene) -> None:
+        await put(scene.store, *(Message(BAD, number) for number in range(40)), table=tables[0])
+        async with Relay(lambda: scene.store, tables=tables, dispatcher=scene, backoff_jitter=0.0):
+            for _ in range(60):
+                await scene.send_good_one(tables[1])
+                await asyncio.sleep(1.0)
+        assert len(scene.tries) > 100
+        assert max(scene.waits) < 10.0
+
+    play(scenario, 0)
+
+
+def test_a_backlog_is_not_leased_over_and_over_while_one_after_the_other_tries() -> None:
+    async def scenario(scene: Scene) -> None:
+        await put(scene.store, *(Message(BAD, number) for number in range(1_000)))
+        async with Relay(lambda: scene.store, table=TABLE, dispatcher=scene, backoff_jitter=0.0):
+            await asyncio.sleep(60.0)
+        assert 50 < len(scene.tries) < 200
+        assert scene.store.leased < 5_000
+
+    play(scenario, 0)
+
+
+def test_a_broker_that_says_it_takes_nothing_costs_no_message_its_attempts() -> None:
+    """For eight hours, with its probe answered all the time."""
+
+    async def scenario(scene: Scene) -> None:
+        scene.is_exhausted = True
+        await put(scene.store, *(Message(GOOD, number) for number in range(20)))
+        async with Relay(lambda: scene.store, table=TABLE, dispatcher=scene, backoff_jitter=0.0):
+            await asyncio.sleep(8 * 3600.0)
+            assert [row.attempts for row in rows(scene.store)] == [0] * 20
+            assert 8 * 3600 / 10 < len(scene.tries) < 8 * 3600 / 4
+            scene.is_exhausted = False
+            await scene.send_good_one()
+            await asyncio.sleep(30.0)
+        assert all(row.published_at is not None and row.attempts == 1 for row in rows(scene.store))
 
     play(scenario, 0)

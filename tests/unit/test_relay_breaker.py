@@ -102,6 +102,23 @@ def test_a_row_at_three_openings_after_which_the_broker_answered_is_suspected() 
     assert not subject.suspects
 
 
+def test_a_probe_of_a_broker_that_says_it_takes_nothing_tells_nothing() -> None:
+    """It waits longer each time, and suspects nobody before another message has arrived."""
+    subject = breaker()
+    waits = []
+    for _ in range(6):
+        subject.open(0.0, {POISON}, told=True)
+        waits.append(subject.retry_at)
+        subject.half_open(0.0, answered=True)
+    assert waits == [1, 2, 4, 8, 16, 32]
+    assert subject.suspicions_of(POISON) == 0
+    subject.acknowledged(0.0)
+    assert subject.suspicions_of(POISON) == 1
+    subject.open(0.0, {POISON})
+    subject.half_open(0.0, answered=True)
+    assert subject.suspicions_of(POISON) == 2
+
+
 def test_nobody_is_suspected_of_an_outage_that_lasts() -> None:
     subject = breaker()
     subject.open(0.0, {OTHER})
