@@ -149,7 +149,10 @@ ROWS = (
         "broker's disk full",
         by_broker={
             "kafka": ("tests/faults/test_kafka_disk.py::test_a_full_disk_is_an_outage_that_ends",),
-            "nats": (f"{ADAPTERS}/test_nats_publishing.py::test_a_full_stream_is_retried",),
+            "nats": (
+                "tests/faults/test_nats_storage.py::test_no_storage_is_an_outage_that_ends",
+                f"{ADAPTERS}/test_nats_publishing.py::test_a_full_stream_is_retried",
+            ),
             "amqp": (f"{ADAPTERS}/test_amqp_connection.py::test_a_disk_alarm_is_an_outage_that_ends",),
         },
     ),

@@ -81,7 +81,7 @@ class Writer:
                     await self.write(connection, message)
                 if kind == "rollback":
                     raise Interruption
-        except Interruption:
+        except (Interruption, asyncpg.DeadlockDetectedError):  # or the server has said that it rolled back
             self.note("fail", kept, taken_back)
         except BaseException:
             # From the first statement on, whether the server heard the COMMIT is not for the client to say.

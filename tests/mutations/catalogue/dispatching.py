@@ -92,6 +92,38 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        name="any-answered-probe-counts",
+        breaks="A broker that says that it takes nothing is believed to be there, because it answers its probe.",
+        promise="An outage of the broker costs no message its attempts.",
+        file="outbox_core/relay/breaker.py",
+        old="answered = answered and not self._told",
+        new="answered = answered or self._told",
+        tests=(
+            "tests/simulation/test_poison.py::test_a_broker_that_says_it_takes_nothing_costs_no_message_its_attempts",
+            "tests/unit/test_relay_breaker.py::test_a_probe_of_a_broker_that_says_it_takes_nothing_tells_nothing",
+        ),
+    ),
+    Mutation(
+        name="claims-while-one-tries",
+        breaks="A destination is claimed for while one message tries whether it is back.",
+        promise="While a broker is away its rows are not claimed again and again.",
+        file="outbox_core/relay/leaves.py",
+        old="return self.is_open or (self.breaker.state is BreakerState.HALF_OPEN and bool(self.in_flight))",
+        new="return self.is_open",
+        tests=(
+            "tests/simulation/test_poison.py::test_a_backlog_is_not_leased_over_and_over_while_one_after_the_other_tries",
+        ),
+    ),
+    Mutation(
+        name="one-table-tries-on-and-on",
+        breaks="The table whose message went ahead in vain may send the next one, too.",
+        promise="Messages that drive their broker away do not shut it for others.",
+        file="outbox_core/relay/leaves.py",
+        old="yields = self._yielding is not None and self._is_shared()",
+        new="yields = False",
+        tests=("tests/simulation/test_poison.py::test_those_of_one_table_do_not_shut_it_for_another",),
+    ),
+    Mutation(
         name="windows-quote-each-other",
         breaks="An error of many messages is looked through for its own message's payload alone.",
         promise="No error shows a payload.",
