@@ -82,7 +82,7 @@ class Drain:
                 await self._hand.wait_for_change(_MOMENT)
             elif self._leaves.all_away:
                 return
-            elif self._claimer.is_sweeping or self._comes_soon:
+            elif self._claimer.is_sweeping or self._comes_soon or self._leaves.is_trying:
                 await anyio.sleep(_MOMENT / 10)
             elif confirmed and self._leads:
                 return

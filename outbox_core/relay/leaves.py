@@ -124,7 +124,7 @@ class Leaf:
         was_alone = self._alone is row
         if was_alone:
             self._alone = None
-        if was_alone or not self.in_flight:
+        if self._waiting and (was_alone or not self.in_flight):
             self._poke()
         if not self.in_flight and self.breaker.state is BreakerState.HALF_OPEN:
             # What became of it is settled first, which mostly ends this state.
@@ -290,6 +290,11 @@ class Leaves:
     def all_shut(self) -> bool:
         """Whether nothing that is claimed could be dispatched just now: a single destination, and it is shut."""
         return not self.many and any(leaf.is_shut for leaf in self._by_dispatcher.values())
+
+    @property
+    def is_trying(self) -> bool:
+        """Whether a message has gone ahead to see whether its destination is back."""
+        return any(leaf.is_shut and not leaf.is_open for leaf in self._by_dispatcher.values())
 
     def _leaf(self, dispatcher: Dispatcher) -> Leaf:
         leaf = self._by_dispatcher.get(id(dispatcher))
