@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from outbox_core.relay.floors import Floors
     from outbox_core.relay.hand import Hand
     from outbox_core.relay.keys import Keys
-    from outbox_core.relay.leaves import Leaf, Leaves
+    from outbox_core.relay.leaf import Leaf
+    from outbox_core.relay.leaves import Leaves
     from outbox_core.relay.settings import RelaySettings
     from outbox_core.relay.unknown import UnknownClaims
     from outbox_core.relay.wakeups import Wakeups
@@ -109,9 +110,8 @@ class Claimer:
 
     def rewind(self) -> None:
         """A destination is back, or the term is new: read everything again."""
-        if (
-            self._reach.span is None
-        ):  # or there is too much, as is known: sweeps come past it, and nobody waits
+        # If there is too much, as is known, sweeps come past it, and nobody waits.
+        if self._reach.span is None:
             self._position.rewind()
         self._sweeps.begin_anew()
         self._wakeups.interrupt()

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from outbox_core.relay.hand import Hand
     from outbox_core.relay.keys import Keys
     from outbox_core.relay.leader import Leader
-    from outbox_core.relay.leaves import Leaf, Leaves
+    from outbox_core.relay.leaf import Leaf
+    from outbox_core.relay.leaves import Leaves
 
 _MOMENT: Final = 0.05
 _PATIENCE: Final = 2.0

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from outbox_core.observer import Event
     from outbox_core.relay.backoff import Backoff
     from outbox_core.relay.budget import Budget
-    from outbox_core.relay.leaves import Leaf, Leaves
+    from outbox_core.relay.leaf import Leaf
+    from outbox_core.relay.leaves import Leaves
     from outbox_core.relay.settings import RelaySettings
     from outbox_core.store import KeyId, Row, Store
     from outbox_core.table import TableName

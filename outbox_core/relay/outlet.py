@@ -16,7 +16,7 @@ from outbox_core.relay.window import acknowledged_first, dispatch_window, sharin
 from outbox_core.relay.worker import Worker
 
 if TYPE_CHECKING:
-    from outbox_core.relay.leaves import Leaf
+    from outbox_core.relay.leaf import Leaf
     from outbox_core.store import Row
 
 WINDOWS: Final = 2

@@ -22,7 +22,7 @@ from outbox_core.relay.backoff import Backoff
 from outbox_core.relay.duties import until_drained, until_stopped
 from outbox_core.relay.endings import carried_out, cut_off, first, log_failed_stop
 from outbox_core.relay.lanes import lanes_for
-from outbox_core.relay.leaves import Leaf, Leaves
+from outbox_core.relay.leaves import Leaves
 from outbox_core.relay.listening import keep_listening
 from outbox_core.relay.opening import OPENING_SECONDS, opened
 from outbox_core.relay.standstill import watch_the_loop
@@ -30,6 +30,7 @@ from outbox_core.relay.state import RelayState
 
 if TYPE_CHECKING:
     from outbox_core.relay.chores import Chores
+    from outbox_core.relay.leaf import Leaf
     from outbox_core.relay.lane import Lane
     from outbox_core.relay.settings import RelaySettings
     from outbox_core.store import Store

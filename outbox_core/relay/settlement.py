@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from outbox_core.relay.backoff import Backoff
     from outbox_core.relay.completer import Completer
     from outbox_core.relay.keys import Keys
-    from outbox_core.relay.leaves import Leaf
+    from outbox_core.relay.leaf import Leaf
     from outbox_core.relay.settings import RelaySettings
     from outbox_core.store import Row
     from outbox_core.table import TableName

@@ -9,7 +9,7 @@ from outbox_core.outcomes import outcomes_of
 
 if TYPE_CHECKING:
     from outbox_core.dispatcher import BatchDispatcher, Outcome
-    from outbox_core.relay.leaves import Leaf
+    from outbox_core.relay.leaf import Leaf
     from outbox_core.store import Row
 
 

@@ -14,7 +14,8 @@ from outbox_core.errors import ConfigError
 from outbox_core.meta import DispatchedMessage, Meta
 from outbox_core.relay.backoff import Backoff
 from outbox_core.relay.breaker import Breaker
-from outbox_core.relay.leaves import MOST_TOPICS, Leaf, Leaves
+from outbox_core.relay.leaf import Leaf
+from outbox_core.relay.leaves import MOST_TOPICS, Leaves
 from outbox_core.routes import MOST_ROUTERS
 from outbox_core.store import Row
 

@@ -107,7 +107,7 @@ MUTATIONS: Final = (
         name="claims-while-one-tries",
         breaks="A destination is claimed for while one message tries whether it is back.",
         promise="While a broker is away its rows are not claimed again and again.",
-        file="outbox_core/relay/leaves.py",
+        file="outbox_core/relay/leaf.py",
         old="return self.is_open or (self.breaker.state is BreakerState.HALF_OPEN and bool(self.in_flight))",
         new="return self.is_open",
         tests=(
@@ -118,7 +118,7 @@ MUTATIONS: Final = (
         name="one-table-tries-on-and-on",
         breaks="The table whose message went ahead in vain may send the next one, too.",
         promise="Messages that drive their broker away do not shut it for others.",
-        file="outbox_core/relay/leaves.py",
+        file="outbox_core/relay/leaf.py",
         old="yields = self._yielding is not None and self._is_shared()",
         new="yields = False",
         tests=("tests/simulation/test_poison.py::test_those_of_one_table_do_not_shut_it_for_another",),
