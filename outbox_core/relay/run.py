@@ -30,8 +30,8 @@ from outbox_core.relay.state import RelayState
 
 if TYPE_CHECKING:
     from outbox_core.relay.chores import Chores
-    from outbox_core.relay.leaf import Leaf
     from outbox_core.relay.lane import Lane
+    from outbox_core.relay.leaf import Leaf
     from outbox_core.relay.settings import RelaySettings
     from outbox_core.store import Store
     from outbox_core.table import TableName
