@@ -35,10 +35,10 @@ BENCHMARKS = {
     "hot_path": Benchmark("benchmarks.hot_path", "hot path", 2, 6, 165),
     "drain": Benchmark("benchmarks.drain", "drain", 7, 49, 270),
     "long_drain": Benchmark("benchmarks.long_drain", "long drain", 4, 14, 207),
-    "peers": Benchmark("benchmarks.peers.beside", "peers", 15, 56, 270),
+    "peers": Benchmark("benchmarks.peers.beside", "peers", 15, 56, 400),
     "brokers": Benchmark("benchmarks.brokers", "brokers", 20, 44, 226),
     "latency": Benchmark("benchmarks.latency", "commit to dispatcher", 8, 29, 282),
-    "claim_cost": Benchmark("benchmarks.claim_cost", "claim", 9, 45, 921),
+    "claim_cost": Benchmark("benchmarks.claim_cost", "claim", 18, 45, 1000),
     "scale": Benchmark("benchmarks.scale", "scale", 5, 20, 129),
     "cleaner": Benchmark("benchmarks.cleaner", "cleaner", 5, 13, 117),
 }

@@ -70,7 +70,7 @@ class Size:
 
 
 SIZES = {
-    Mode.SMOKE: Size(1.2, 1.2, Depth({"growth": 12_000}, 1_000, 1_000, 1_000, 1_000)),
+    Mode.SMOKE: Size(0.6, 0.6, Depth({"growth": 12_000}, 1_000, 1_000, 1_000, 1_000)),
     Mode.QUICK: Size(3.6, 3.6, Depth({"growth": 100_000}, 60_000, 60_000, 40_000, 60_000)),
     Mode.FULL: Size(
         24.0,
