@@ -31,7 +31,7 @@ ratio is the median of the rounds' own ratios. Rates move with the machine, its 
 Measure on yours:
 
     python -m nox -s bench -- --quick                                    # 5 minutes, rough
-    python -m nox -s bench -- --json figures.json                        # 45 minutes, the figures to argue with
+    python -m nox -s bench -- --json figures.json                        # 50 minutes, the figures to argue with
     python -m nox -s bench -- --only drain,peers --into figures.json     # some of them again, or all in pieces
     python -m nox -s bench -- --list                                     # about how long each takes
 """
