@@ -262,6 +262,6 @@ class Lane:
             [
                 row
                 for row in rows
-                if not self._keys.holds(row.key_id) and not self._leaves.is_shut(row.message.meta.topic)
+                if not self._keys.holds(row.key_id) and not self._leaves.is_away(row.message.meta.topic)
             ]
         )

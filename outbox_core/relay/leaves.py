@@ -63,7 +63,7 @@ class Leaves:
         leaves = self._by_dispatcher.values()
         return [topic for leaf in leaves if leaf.is_shut or leaf in more for topic in leaf.topics]
 
-    def is_shut(self, topic: str) -> bool:
+    def is_away(self, topic: str) -> bool:
         """Whether the destination of a topic is away, as far as seen."""
         leaf = self._by_topic.get(topic)
         return leaf is not None and leaf.is_open
