@@ -12,7 +12,9 @@ import asyncio
 import cProfile
 import json
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -49,6 +51,8 @@ class RecordedStore:
     def __init__(self, rows: int, made: int, keys: int) -> None:
         tenant, seconds = pgproto.UUID(bytes(16)), START.timestamp()
         self._next = 0
+        self._returned: list[tuple[Any, ...]] = []
+        """What the relay has released: on a slow machine that happens to slow keys, whose rows must come back."""
         self._records = [
             (
                 pgproto.UUID(uuid7().bytes), tenant, "shop.order.placed.v1", b"x" * 300, "application/json",
@@ -69,16 +73,30 @@ class RecordedStore:
 
     async def claim(self, table: TableName, claim: Claim) -> Leased:
         await asyncio.sleep(0)
-        found = self._records[self._next : self._next + claim.limit]
-        self._next += len(found)
-        return leased(table, claim, found, looked=claim.look)
+        found: list[tuple[Any, ...]] = []
+        if self._returned:
+            held = set(claim.held)
+            found = self._again(lambda key_id: key_id not in held, claim.limit)
+        fresh = self._records[self._next : self._next + claim.limit - len(found)]
+        self._next += len(fresh)
+        return leased(table, claim, found + fresh, looked=claim.look)
+
+    def _again(self, wanted: Callable[[KeyId | None], bool], limit: int) -> list[tuple[Any, ...]]:
+        found = [record for record in self._returned if wanted(_key_of(record))][:limit]
+        taken = {record[0] for record in found}
+        self._returned = [record for record in self._returned if record[0] not in taken]
+        return found
 
     async def publish(self, *_: object, **__: bool) -> set[Lease]:
         await asyncio.sleep(0)
         return set()
 
-    async def follow(self, *_: object) -> Leased:
-        return Leased.of([], {})
+    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
+        found: list[tuple[Any, ...]] = []
+        self._returned.sort(key=itemgetter(6))
+        for wanted, most in keys.items():
+            found += self._again({wanted}.__contains__, most)
+        return leased(table, claim, found, looked=True)
 
     async def undo(self, *_: object) -> int:
         return 0
@@ -89,7 +107,9 @@ class RecordedStore:
     async def fail(self, *_: object) -> set[Lease]:
         return set()
 
-    async def release(self, *_: object, **__: bool) -> set[Lease]:
+    async def release(self, _: TableName, leases: Sequence[Lease], **__: bool) -> set[Lease]:
+        released = {row_id for row_id, _token in leases}
+        self._returned += [record for record in self._records if record[0] in released]
         return set()
 
     async def resolved(self, *_: object) -> dict[UUID, Resolution]:
@@ -112,6 +132,10 @@ class RecordedStore:
 
     async def attend(self) -> None:
         pass
+
+
+def _key_of(record: tuple[Any, ...]) -> KeyId | None:
+    return None if record[10] is None else (record[1], record[10])
 
 
 async def deliver(order: dict[str, Any], profiler: cProfile.Profile | None) -> dict[str, Any]:
