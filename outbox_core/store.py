@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 from uuid import UUID
 
 if TYPE_CHECKING:
     from outbox_core.meta import DispatchedMessage
     from outbox_core.table import TableName
+
+_T = TypeVar("_T")
+_Made = TypeVar("_Made", covariant=True)
 
 KeyId: TypeAlias = tuple[UUID, str]
 """An ordering key and the tenant it belongs to."""
@@ -66,10 +69,9 @@ class Claim:
     look: bool = True
 
 
-@dataclass(slots=True, eq=False)
-class Row:
-    """A leased row in a relay's hands, the same as no other. ``expires`` is when its lease is to be thought of as over,
-    on the relay's own monotonic clock, counted from before the claim was sent."""
+@dataclass(frozen=True, slots=True)
+class LeasedRow:
+    """A row as a claim leases it."""
 
     id: UUID
     token: UUID
@@ -79,15 +81,6 @@ class Row:
     key_id: KeyId | None
     recovered: bool = False
     """Whether the lease before this one ended without an outcome: its owner crashed or froze, maybe over this row."""
-    expires: float = 0.0
-    unreadable: BaseException | None = None
-    """Why its content could not be read, if it was leased without."""
-    saw_opening: bool = False
-    """Whether its destination went away while it was there. Of however many times, a lease sees one."""
-    shown: str | None = None
-    """What is shown of its error, if it shares that with others."""
-    order: Any = None
-    """What the relay keeps of the row's key while the row is in its order."""
 
     @property
     def lease(self) -> Lease:
@@ -96,6 +89,27 @@ class Row:
     @property
     def place(self) -> Place:
         return place_of(self.due, self.message.meta.sequence)
+
+
+class RowFactory(Protocol[_Made]):
+    """Makes something of a leased row, of the values that a `LeasedRow` has, in their order."""
+
+    def __call__(
+        self,
+        row_id: UUID,
+        token: UUID,
+        message: DispatchedMessage,
+        due: float,
+        key_id: KeyId | None,
+        recovered: bool,
+        /,
+    ) -> _Made: ...
+
+
+class RowSource(Protocol):
+    """Makes the rows of a claim, in the order of their places, calling ``make`` once a row."""
+
+    def __call__(self, make: RowFactory[_T], /) -> list[_T]: ...
 
 
 class Span(NamedTuple):
@@ -119,8 +133,8 @@ class Leased:
 
     ``hidden`` are the keys of these rows of which an unresolved row with a lower sequence is neither among them nor in
     hand, with the first of those; replayed rows do not count. A claim without a term, which promises no order, looks
-    for none, nor does one that is not to ``look``. ``rows`` makes the rows, in the order of their places, when it is
-    first called: the rest is known at once, so that the next claim need not wait for them to be made.
+    for none, nor does one that is not to ``look``. The rows are made when they are asked for: the rest is known at
+    once, so that the next claim need not wait for them.
     """
 
     count: int
@@ -131,18 +145,30 @@ class Leased:
     recovered: bool
     """Whether the lease before ended without an outcome for any of them."""
     hidden: Mapping[KeyId, Predecessor]
-    rows: Callable[[], list[Row]]
+    source: RowSource
+
+    @overload
+    def rows(self) -> list[LeasedRow]: ...
+    @overload
+    def rows(self, make: RowFactory[_T]) -> list[_T]: ...
+    def rows(self, make: RowFactory[Any] = LeasedRow) -> list[Any]:
+        """Make the rows, anew with each call."""
+        return self.source(make)
 
     @classmethod
-    def of(cls, rows: list[Row], hidden: Mapping[KeyId, Predecessor]) -> Leased:
+    def of(cls, rows: Sequence[LeasedRow], hidden: Mapping[KeyId, Predecessor]) -> Leased:
         """Rows that are made already, in the order of their places."""
+
+        def source(make: RowFactory[_T]) -> list[_T]:
+            return [make(row.id, row.token, row.message, row.due, row.key_id, row.recovered) for row in rows]
+
         return cls(
             count=len(rows),
             bytes=sum(len(row.message.payload) for row in rows),
             last=rows[-1].place if rows else None,
             recovered=any(row.recovered for row in rows),
             hidden=hidden,
-            rows=lambda: rows,
+            source=source,
         )
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -12,25 +11,12 @@ import anyio
 from outbox_core.relay import clock
 
 if TYPE_CHECKING:
-    from outbox_core.relay.hand import Hand
+    from outbox_core.relay.in_flight import Batch, Delivery, InFlight
     from outbox_core.relay.keys import Keys
     from outbox_core.relay.wakeups import Wakeups
-    from outbox_core.store import Claim, KeyId, Leased, Row
 
 _TOO_EARLY: Final = "a message before it in its key is not resolved"
 _NOT_ALONE: Final = "the relay stopped before it could be dispatched alone"
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What one claim leased. ``followed`` are the keys it was for, with how many rows of each; ``full`` says that there
-    may be more where it came from; when it ``expires``, its rows' leases are to be thought of as over."""
-
-    claim: Claim
-    leased: Leased
-    followed: Mapping[KeyId, int]
-    expires: float
-    full: bool
 
 
 class Admission:
@@ -39,15 +25,15 @@ class Admission:
     def __init__(
         self,
         keys: Keys,
-        hand: Hand,
+        in_flight: InFlight,
         *,
         ordered: bool,
-        deliver: Callable[[Sequence[Row]], None],
-        release: Callable[[Sequence[Row], str], None],
+        deliver: Callable[[Sequence[Delivery]], None],
+        release: Callable[[Sequence[Delivery], str], None],
         wakeups: Wakeups,
     ) -> None:
         self._keys = keys
-        self._hand = hand
+        self._in_flight = in_flight
         self._ordered = ordered
         self._deliver = deliver
         self._release = release
@@ -80,35 +66,32 @@ class Admission:
         try:
             await self._until_alone(batch)
         except BaseException:
-            for key_id in batch.followed:
+            for key_id in batch.keys:
                 self._keys.retry(key_id, clock.now())
-            self._release_unordered(batch.leased.rows(), _NOT_ALONE)
+            self._release_unordered(batch.deliveries(), _NOT_ALONE)
             raise
         self.admit_all()
         self._admit(batch)
 
     def _take(self, batch: Batch) -> None:
-        self._hand.take(batch.claim.token, batch.leased.count, batch.leased.bytes)
+        self._in_flight.add(batch)
 
     def _admit(self, batch: Batch) -> None:
-        leased, expires = batch.leased, batch.expires
-        rows = leased.rows()
-        for row in rows:
-            row.expires = expires
+        rows = self._in_flight.opened(batch)
         if not self._ordered:
             self._deliver(rows)
             return
-        ready, back = self._keys.admit(rows, leased.hidden, batch.followed, clock.now(), cut=batch.full)
+        ready, back = self._keys.admit(rows, batch.hidden, batch.keys, clock.now(), cut=batch.full)
         self._deliver(ready)
         self._release_unordered(back, _TOO_EARLY)
-        if back or batch.followed:
+        if back or batch.keys:
             self._wakeups.expect(self._keys.next_wake())
 
     async def _until_alone(self, batch: Batch) -> None:
-        while self._hand.busy > batch.leased.count and (left := batch.expires - clock.now()) > 0:
-            await self._hand.wait_for_change(left)
+        while self._in_flight.busy > batch.count and (left := batch.expires - clock.now()) > 0:
+            await self._in_flight.changed(left)
 
-    def _release_unordered(self, rows: Sequence[Row], reason: str) -> None:
+    def _release_unordered(self, rows: Sequence[Delivery], reason: str) -> None:
         """Give back rows that were never taken into the order of their keys."""
-        self._hand.set_apart(rows)
+        self._in_flight.mark_unordered(rows)
         self._release(rows, reason)

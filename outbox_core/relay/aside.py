@@ -15,7 +15,8 @@ from outbox_core.relay.outcomes import Outcomes
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from outbox_core.store import Row, Store
+    from outbox_core.relay.in_flight import Delivery
+    from outbox_core.store import Store
     from outbox_core.table import TableName
 
 LOOK_SECONDS: Final = 1.0
@@ -30,7 +31,7 @@ _logger: Final = logging.getLogger("outbox_core.relay")
 class Aside:
     """Tells with ``changed`` which rows are in it. A stop does not wait for them: their leases end."""
 
-    def __init__(self, table: TableName, store: Store, changed: Callable[[Sequence[Row]], None]) -> None:
+    def __init__(self, table: TableName, store: Store, changed: Callable[[Sequence[Delivery]], None]) -> None:
         self._table = table
         self._store = store
         self._changed = changed

@@ -17,14 +17,14 @@ from outbox_core.relay.position import Position
 from outbox_core.relay.reach import GROWTH, Reach
 from outbox_core.relay.reviews import Reviews
 from outbox_core.relay.sweep import Sweeps
-from outbox_core.store import BEGINNING, END, Claim, KeyId, Place, Row, Store
+from outbox_core.store import BEGINNING, END, Claim, KeyId, Place, Store
 
 if TYPE_CHECKING:
     from outbox_core.observer import Event
-    from outbox_core.relay.admission import Admission, Batch
+    from outbox_core.relay.admission import Admission
     from outbox_core.relay.backoff import Backoff
     from outbox_core.relay.floors import Floors
-    from outbox_core.relay.hand import Hand
+    from outbox_core.relay.in_flight import Batch, Delivery, InFlight
     from outbox_core.relay.keys import Keys
     from outbox_core.relay.leaf import Leaf
     from outbox_core.relay.leaves import Leaves
@@ -50,7 +50,7 @@ class Claimer:
         settings: RelaySettings,
         backoff: Backoff,
         keys: Keys,
-        hand: Hand,
+        in_flight: InFlight,
         leaves: Leaves,
         wakeups: Wakeups,
         admission: Admission,
@@ -64,7 +64,7 @@ class Claimer:
         self._settings = settings
         self._backoff = backoff
         self._keys = keys
-        self._hand = hand
+        self._in_flight = in_flight
         self._leaves = leaves
         self._wakeups = wakeups
         self._admission = admission
@@ -104,7 +104,7 @@ class Claimer:
         """Begin no claim any more: the relay stops."""
         self._halted = True
 
-    def returned(self, rows: Sequence[Row]) -> None:
+    def returned(self, rows: Sequence[Delivery]) -> None:
         """Rows were given back: read them again."""
         self._position.back_to(row.place for row in rows)
 
@@ -164,7 +164,7 @@ class Claimer:
             self.floors.forget()
             self.rewind()
         if not self._has_room():
-            await self._hand.wait_for_change(1.0)
+            await self._in_flight.changed(1.0)
             return True
         await self._look()
         await self._reviews.hold(lambda keys: self._claim(BEGINNING, floors=self.floors.for_following(keys)))
@@ -173,7 +173,7 @@ class Claimer:
         followed = not self._halted and await self._follow()
         if self._halted:
             return followed
-        if self._leasing.cautious and self._hand.busy:
+        if self._leasing.cautious and self._in_flight.busy:
             return True
         return await self._read() or followed
 
@@ -186,7 +186,7 @@ class Claimer:
         """Whether more may be claimed. What waits for a destination that does not answer keeps nobody else's place."""
         self._passed_over = ()
         ahead = _AHEAD * max(self._reach.limit, self._settings.batch_size)
-        if self._hand.has_room(0 if self._leasing.cautious else ahead):
+        if self._in_flight.has_room(0 if self._leasing.cautious else ahead):
             return True
         if self._leasing.cautious:
             return False
@@ -195,7 +195,7 @@ class Claimer:
         most = 2 * _AHEAD * GROWTH * self._settings.batch_size
         slow = self._keys.hold_slow(now, now - _SLOW_SECONDS + self._settings.trusted)
         waiting = self._waiting_for(stuck) + min(slow, most)
-        return bool(waiting) and self._hand.has_room(ahead + waiting, shares=2)
+        return bool(waiting) and self._in_flight.has_room(ahead + waiting, shares=2)
 
     async def _read(self) -> bool:
         began = clock.now()
@@ -224,7 +224,7 @@ class Claimer:
             ):
                 self._position.skip()
             raise
-        last = batch.leased.last if batch.full else None if until == END else until
+        last = batch.last if batch.full else None if until == END else until
         of_use = batch.full and not self._keys.crowded
         if sweep is None or sweep.read(last, position, began, of_use=of_use):
             self._position.read(last)
@@ -257,7 +257,7 @@ class Claimer:
             raise
         reach.claimed(batch, clock.now() - began)
         await self._admit(batch)
-        return batch.leased.count > 0
+        return batch.count > 0
 
     async def _admit(self, batch: Batch) -> None:
         if self._leasing.cautious:
@@ -279,8 +279,8 @@ class Claimer:
             until=until,
             held=self._keys.held() if settings.single_active else (),
             shut=self._leaves.shut_topics(self._passed_over),
-            in_hand=self._hand.tokens if settings.single_active else (),
-            apart=self._hand.apart if settings.single_active else (),
+            in_hand=self._in_flight.tokens() if settings.single_active else (),
+            apart=self._in_flight.unordered_ids() if settings.single_active else (),
             dead_too=settings.on_dead == "block",
             floors=floors or {},
             look=not self.floors.looks_apart,

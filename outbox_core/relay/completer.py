@@ -22,11 +22,12 @@ from outbox_core.relay import clock
 from outbox_core.relay.aside import LOOK_SECONDS, Aside
 from outbox_core.relay.outcomes import Outcomes, Verdict
 from outbox_core.relay.portions import Portions
-from outbox_core.store import Failure, Lease, Row, Store
+from outbox_core.store import Failure, Lease, Store
 
 if TYPE_CHECKING:
     from outbox_core.observer import Event
     from outbox_core.relay.backoff import Backoff
+    from outbox_core.relay.in_flight import Delivery
     from outbox_core.table import TableName
 
 _logger: Final = logging.getLogger("outbox_core.relay")
@@ -49,11 +50,11 @@ class Completer:
         patience: float,
         backoff: Backoff,
         observe: Callable[[Event], None],
-        resolved: Callable[[Sequence[Row]], None],
-        abandoned: Callable[[Sequence[Row]], None],
-        released: Callable[[Sequence[Row]], None],
-        returning: Callable[[Sequence[Row]], None],
-        set_aside: Callable[[Sequence[Row]], None],
+        resolved: Callable[[Sequence[Delivery]], None],
+        abandoned: Callable[[Sequence[Delivery]], None],
+        released: Callable[[Sequence[Delivery]], None],
+        returning: Callable[[Sequence[Delivery]], None],
+        set_aside: Callable[[Sequence[Delivery]], None],
     ) -> None:
         """A write that fails after ``patience`` seconds has waited for something.
 
@@ -83,7 +84,7 @@ class Completer:
         """How many tries in a row ended with an error that will not pass by itself, the last of them this:"""
         self.refusal: StorageError | None = None
 
-    def publish(self, row: Row, seconds: float) -> None:
+    def publish(self, row: Delivery, seconds: float) -> None:
         """The broker has acknowledged the row, so many seconds after it was handed to the dispatcher."""
         batch = self._batch
         batch.seconds.append(seconds)
@@ -97,7 +98,7 @@ class Completer:
         self._batch.failed.append(verdict)
         self._added.set()
 
-    def release(self, rows: Sequence[Row], reason: str) -> None:
+    def release(self, rows: Sequence[Delivery], reason: str) -> None:
         """The rows go back undispatched."""
         if rows:
             self._returning(rows)
@@ -254,7 +255,7 @@ class Completer:
         self._released(rows)
         self._resolved(rows)
 
-    async def _published_before(self, rows: Sequence[Row]) -> set[Lease]:
+    async def _published_before(self, rows: Sequence[Delivery]) -> set[Lease]:
         """Those that an earlier try of this write has published, the answer to which was lost.
 
         Another owner's lease would have counted a further attempt. What is deleted cannot be told."""
@@ -283,7 +284,7 @@ class Completer:
 
 
 def report_lost(
-    table: TableName, rows: Sequence[Row], lost: set[Lease], write: str, observe: Callable[[Event], None]
+    table: TableName, rows: Sequence[Delivery], lost: set[Lease], write: str, observe: Callable[[Event], None]
 ) -> None:
     """Tell of the rows to which a write did nothing, because their leases were somebody else's by then."""
     if not lost:

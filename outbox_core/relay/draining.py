@@ -13,7 +13,7 @@ from outbox_core.relay import clock
 if TYPE_CHECKING:
     from outbox_core.relay.claimer import Claimer
     from outbox_core.relay.completer import Completer
-    from outbox_core.relay.hand import Hand
+    from outbox_core.relay.in_flight import InFlight
     from outbox_core.relay.keys import Keys
     from outbox_core.relay.leader import Leader
     from outbox_core.relay.leaf import Leaf
@@ -34,7 +34,7 @@ class Drain:
         claimer: Claimer,
         completer: Completer,
         leader: Leader,
-        hand: Hand,
+        in_flight: InFlight,
         leaves: Leaves,
         keys: Keys,
         used: Collection[Leaf],
@@ -44,7 +44,7 @@ class Drain:
         self._claimer = claimer
         self._completer = completer
         self._leader = leader
-        self._hand = hand
+        self._in_flight = in_flight
         self._leaves = leaves
         self._keys = keys
         self._used = used
@@ -75,12 +75,12 @@ class Drain:
                 confirmed = False
                 await self._leader.wait_for_change(_MOMENT)
             elif await self._stepped():
-                confirmed = confirmed and not self._hand.rows
-            elif self._hand.rows:
+                confirmed = confirmed and not self._in_flight.rows
+            elif self._in_flight.rows:
                 confirmed = False
                 if any(leaf.in_flight for leaf in self._used):
                     self.busy()
-                await self._hand.wait_for_change(_MOMENT)
+                await self._in_flight.changed(_MOMENT)
             elif self._leaves.all_away:
                 return
             elif self._claimer.is_sweeping or self._comes_soon or self._leaves.is_trying:

@@ -20,7 +20,8 @@ from outbox_core.relay import clock
 from outbox_core.relay.wakeups import MAX_SWEEP_SECONDS
 
 if TYPE_CHECKING:
-    from outbox_core.store import KeyId, Predecessor, Row, Tick
+    from outbox_core.relay.in_flight import Delivery
+    from outbox_core.store import KeyId, Predecessor, Tick
 
 _TRIAL_SECONDS: Final = 1.0
 _DEAR_SECONDS: Final = 60.0
@@ -114,7 +115,7 @@ class Floors:
             if key_id not in hidden and key_id not in self._lowered:
                 self._raise(key_id, min(sequence, self._ceiling))
 
-    def lower(self, rows: Iterable[Row]) -> None:
+    def lower(self, rows: Iterable[Delivery]) -> None:
         """These rows are to go back: they will be unresolved, and not in hand."""
         for row in rows:
             if row.key_id is not None:
@@ -136,7 +137,7 @@ class Floors:
             del self._floors[next(iter(self._floors))]
 
 
-def last_of_keys(rows: Iterable[Row]) -> dict[KeyId, int]:
+def last_of_keys(rows: Iterable[Delivery]) -> dict[KeyId, int]:
     """The highest sequence of each key among them."""
     last: dict[KeyId, int] = {}
     for row in rows:

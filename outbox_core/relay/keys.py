@@ -12,7 +12,8 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from outbox_core.store import KeyId, Predecessor, Row
+    from outbox_core.relay.in_flight import Delivery
+    from outbox_core.store import KeyId, Predecessor
 
 MAX_HELD_IN_CLAIM: Final = 20_000
 """Held keys that a claim is told to pass over; rows of further ones are claimed and given back."""
@@ -31,11 +32,11 @@ class Key:
 
     def __init__(self, key_id: KeyId) -> None:
         self.id = key_id
-        self.fresh: list[Row] = []
+        self.fresh: list[Delivery] = []
         """Rows just claimed, while it is seen whether they are in order."""
-        self.queue: list[Row] = []
+        self.queue: list[Delivery] = []
         """Rows in hand that wait for the active one, by sequence."""
-        self.active: Row | None = None
+        self.active: Delivery | None = None
         self.in_hand = 0
         """Rows whose lease is this relay's: queued, active, or with an outcome not yet on record."""
         self.wake: float | None = None
@@ -134,20 +135,20 @@ class Keys:
 
     def admit(
         self,
-        rows: Iterable[Row],
+        rows: Iterable[Delivery],
         hidden: Mapping[KeyId, Predecessor],
         followed: Mapping[KeyId, int],
         now: float,
         *,
         cut: bool,
-    ) -> tuple[list[Row], list[Row]]:
+    ) -> tuple[list[Delivery], list[Delivery]]:
         """Take freshly claimed rows in: those that may be dispatched now, and those to give back at once.
 
         ``hidden`` is what comes before them in their keys, or first in a followed key of which nothing came. One of
         which less came than was asked for is free, unless the claim was ``cut`` short.
         """
-        ready: list[Row] = []
-        back: list[Row] = []
+        ready: list[Delivery] = []
+        back: list[Delivery] = []
         keys = self._gather(rows, ready)
         for key_id, asked in followed.items():
             key = self._keys.get(key_id)
@@ -170,7 +171,7 @@ class Keys:
             self._admit_key(key, claimed, ready)
         return ready, back
 
-    def _gather(self, rows: Iterable[Row], keyless: list[Row]) -> list[Key]:
+    def _gather(self, rows: Iterable[Delivery], keyless: list[Delivery]) -> list[Key]:
         """Put rows with their keys; the keys that have any."""
         known = self._keys
         keys: list[Key] = []
@@ -182,20 +183,20 @@ class Keys:
             key = known.get(key_id)
             if key is None:
                 key = known[key_id] = Key(key_id)
-            row.order = key
+            row.key = key
             if not key.fresh:
                 keys.append(key)
             key.fresh.append(row)
         return keys
 
     def _held_behind(
-        self, predecessor: Predecessor, key: Key, claimed: list[Row], now: float, back: list[Row]
-    ) -> list[Row]:
+        self, predecessor: Predecessor, key: Key, claimed: list[Delivery], now: float, back: list[Delivery]
+    ) -> list[Delivery]:
         _set_aside([row for row in claimed if row.message.meta.sequence >= predecessor.sequence], back)
         self._hold(key, now + _wait(predecessor))
         return [row for row in claimed if row.message.meta.sequence < predecessor.sequence]
 
-    def _admit_key(self, key: Key, claimed: list[Row], ready: list[Row]) -> None:
+    def _admit_key(self, key: Key, claimed: list[Delivery], ready: list[Delivery]) -> None:
         if not claimed:
             self._forget_if_idle(key)
             return
@@ -216,9 +217,9 @@ class Keys:
         if key is not None and key.wake is not None:
             self._hold(key, now)
 
-    def succeeded(self, row: Row) -> Row | None:
+    def succeeded(self, row: Delivery) -> Delivery | None:
         """The active row is done with (acknowledged, or dead and not blocking); the next one to dispatch, if any."""
-        key: Key | None = row.order
+        key = row.key
         if key is None or key.active is not row:
             return None
         if key.step < _MAX_FOLLOWED:
@@ -226,10 +227,10 @@ class Keys:
         key.active = key.queue.pop(0) if key.queue else None
         return key.active
 
-    def failed(self, row: Row, wake: float, *, firm: bool = False) -> list[Row]:
+    def failed(self, row: Delivery, wake: float, *, firm: bool = False) -> list[Delivery]:
         """The active row waits until ``wake``, and its key with it, whether it was dispatched or leaves the hand
         undispatched; the rows of the key to give back. A ``firm`` wait is not the row's own: it may well be due."""
-        key: Key | None = row.order
+        key = row.key
         if key is None:
             return []
         if key.active is row:
@@ -239,10 +240,10 @@ class Keys:
         back, key.queue = key.queue, []
         return back
 
-    def resolved(self, rows: Iterable[Row], now: float) -> None:
+    def resolved(self, rows: Iterable[Delivery], now: float) -> None:
         """The outcomes of rows are on record, or their leases are lost: they are no longer in hand."""
         for row in rows:
-            key: Key | None = row.order
+            key = row.key
             if key is None:
                 continue
             key.in_hand -= 1
@@ -284,12 +285,12 @@ def _wait(first: Predecessor) -> float:
     return _DEAD_RECHECK if first.wait is None else max(first.wait, _LEAST_WAIT)
 
 
-def _set_aside(rows: Iterable[Row], back: list[Row]) -> None:
+def _set_aside(rows: Iterable[Delivery], back: list[Delivery]) -> None:
     """These are not taken into the order of their keys."""
     for row in rows:
-        row.order = None
+        row.key = None
         back.append(row)
 
 
-def _sequence(row: Row) -> int:
+def _sequence(row: Delivery) -> int:
     return row.message.meta.sequence

@@ -16,7 +16,7 @@ from outbox_core.relay.breaker import BreakerState
 from outbox_core.relay.claimer import Claimer
 from outbox_core.relay.completer import Completer
 from outbox_core.relay.draining import Drain
-from outbox_core.relay.hand import Hand
+from outbox_core.relay.in_flight import InFlight
 from outbox_core.relay.keys import Keys
 from outbox_core.relay.leader import Leader
 from outbox_core.relay.outlet import Outlet
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from outbox_core.observer import Event
     from outbox_core.relay.backoff import Backoff
     from outbox_core.relay.budget import Budget
+    from outbox_core.relay.in_flight import Delivery
     from outbox_core.relay.leaf import Leaf
     from outbox_core.relay.leaves import Leaves
     from outbox_core.relay.settings import RelaySettings
-    from outbox_core.store import KeyId, Row, Store
+    from outbox_core.store import KeyId, Store
     from outbox_core.table import TableName
 
-_HAND_BATCHES: Final = 3
+_IN_FLIGHT_BATCHES: Final = 3
 _LOCK_PARTS: Final = 12
 """Somebody else's lock is waited for a tenth of the time that a statement has: what took nearly that long did wait."""
 _KEPT_SECONDS: Final = 30.0
@@ -64,7 +65,7 @@ class Lane:
         self._crashed = crashed
         self._budget = budget
         self._keys = Keys()
-        self.hand = Hand(settings.batch_bytes * _HAND_BATCHES)
+        self.in_flight = InFlight(settings.batch_bytes * _IN_FLIGHT_BATCHES)
         self.wakeups = Wakeups(settings.poll_interval)
         self.leader = Leader(table, store.election(table), settings.takeover, observe)
         self._completer = Completer(
@@ -79,14 +80,14 @@ class Lane:
             abandoned=self._abandoned,
             released=self._released,
             returning=self._returning,
-            set_aside=self.hand.set_aside,
+            set_aside=self.in_flight.defer,
         )
         self._settlement = Settlement(
             table, settings, backoff, self._completer, self._keys, observe, self.deliver
         )
         self._admission = Admission(
             self._keys,
-            self.hand,
+            self.in_flight,
             ordered=settings.single_active,
             deliver=self.deliver,
             release=self._completer.release,
@@ -98,7 +99,7 @@ class Lane:
             settings,
             backoff,
             self._keys,
-            self.hand,
+            self.in_flight,
             leaves,
             self.wakeups,
             self._admission,
@@ -110,7 +111,7 @@ class Lane:
         self._kept: dict[Leaf, set[KeyId]] = {}
         """Keys whose first message waits for a destination that is away."""
         self._drain = Drain(
-            self.claimer, self._completer, self.leader, self.hand, leaves, self._keys, self._outlets,
+            self.claimer, self._completer, self.leader, self.in_flight, leaves, self._keys, self._outlets,
             single_active=settings.single_active,
         )  # fmt: skip
         self._stopping = False
@@ -164,7 +165,7 @@ class Lane:
         with anyio.move_on_after(max(deadline - clock.now(), 0.0)), suppress(StorageError):
             await self.claimer.unknown.undo(last_chance=True)
 
-    def deliver(self, rows: Sequence[Row]) -> None:
+    def deliver(self, rows: Sequence[Delivery]) -> None:
         """Send rows on their way, each to its destination."""
         if self._stopping:
             self._settlement.give_back(rows, "the relay stopped")
@@ -172,13 +173,14 @@ class Lane:
         if rows:
             self._drain.busy()
         max_attempts, topic, outlet = self._settings.max_attempts, None, None
+        unreadable = self.in_flight.unreadable
         for row in rows:
             meta = row.message.meta
             if meta.attempts > max_attempts:
-                self._settlement.bury(row)
+                self._settlement.reject(row, self._settlement.exhausted(row))
                 continue
-            if row.unreadable is not None:
-                self._settlement.unreadable(row, row.unreadable)
+            if unreadable and (error := unreadable.get(row)) is not None:
+                self._settlement.reject(row, error)
                 continue
             if outlet is None or meta.topic != topic:
                 topic = meta.topic
@@ -190,7 +192,7 @@ class Lane:
                     # A router that cannot route one message has failed that one. Nothing is waited for here, so that a
                     # cancellation is not this task's, either.
                     outlet = None
-                    self._settlement.unroutable(row, error)
+                    self._settlement.reject(row, error)
                     continue
             if outlet.leaf.breaker.state is BreakerState.OPEN:
                 self._keep_from(outlet.leaf, (row,))
@@ -199,7 +201,7 @@ class Lane:
         for outlet in self._outlets.values():
             outlet.poke()
 
-    def _keep_from(self, leaf: Leaf, rows: Sequence[Row]) -> None:
+    def _keep_from(self, leaf: Leaf, rows: Sequence[Delivery]) -> None:
         # Their keys are not asked for until the destination is tried again; only now and then, for an operator may
         # have taken the first message away, and those after it may have another destination.
         kept = self._kept.setdefault(leaf, set())
@@ -216,7 +218,7 @@ class Lane:
                 party=leaf if self._leaves.many else self,
                 window=self._settings.batch_size * GROWTH // 2,
                 settle=self._settlement.settle,
-                shared=self._settlement.shared,
+                settle_window=self._settlement.settle_window,
                 give_back=self._settlement.give_back,
                 crashed=self._crashed,
             )
@@ -243,19 +245,19 @@ class Lane:
         else:
             self.claimer.look_for_one()
 
-    def _returning(self, rows: Sequence[Row]) -> None:
+    def _returning(self, rows: Sequence[Delivery]) -> None:
         self.claimer.floors.lower(rows)
 
-    def _resolved(self, rows: Sequence[Row]) -> None:
+    def _resolved(self, rows: Sequence[Delivery]) -> None:
         self._keys.resolved(rows, clock.now())
         self.wakeups.expect(self._keys.next_wake())
-        self.hand.drop(rows)
+        self.in_flight.remove(rows)
 
-    def _abandoned(self, rows: Sequence[Row]) -> None:
-        self.hand.abandon(rows)
+    def _abandoned(self, rows: Sequence[Delivery]) -> None:
+        self.in_flight.abandon(rows)
         self._resolved(rows)
 
-    def _released(self, rows: Sequence[Row]) -> None:
+    def _released(self, rows: Sequence[Delivery]) -> None:
         # Those of held keys are followed, and those of a destination that is away are read again when it is back. If
         # there are many of these, claims would come past them again and again, and to nobody else.
         self.claimer.returned(

@@ -16,13 +16,16 @@ from outbox_core.relay.breaker import Breaker, BreakerState
 from outbox_core.relay.summaries import why_failed
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from outbox_core.meta import DispatchedMessage
-    from outbox_core.store import Row
+    from outbox_core.relay.in_flight import Delivery
 
 _STUCK_SECONDS: Final = 1.0
 _YIELDING_SECONDS: Final = 0.1
 """For which a table whose message went ahead in vain leaves the next try to another table."""
 _MOST_DEAF: Final = 3
+_MAX_WITNESSES: Final = 10_000
 _logger: Final = logging.getLogger("outbox_core.relay")
 
 
@@ -45,7 +48,7 @@ class Leaf:
             dispatcher.function if isinstance(dispatcher, FunctionDispatcher) else dispatcher.dispatch
         )
         """How one message is dispatched; whatever it returns besides None is a mistake."""
-        self.in_flight: dict[Row, float] = {}
+        self.in_flight: dict[Delivery, float] = {}
         """The rows that are with the dispatcher now, and since when."""
         self.topics: set[str] = set()
         self._changed = changed
@@ -57,7 +60,9 @@ class Leaf:
         """Probes that were left behind and have not ended yet."""
         self.closed_at = 0.0
         """When its last outage was seen to be over."""
-        self._alone: Row | None = None
+        self._witnessed: dict[UUID, UUID] = {}
+        """Rows that were there when it went away, each with the token it had."""
+        self._alone: Delivery | None = None
         """The suspect that is with the dispatcher, or waits for all others to be gone."""
         self._waiting: dict[Callable[[], None], None] = {}
         self._is_shared = is_shared
@@ -80,7 +85,7 @@ class Leaf:
         since = next(iter(self.in_flight.values()), now)
         return now - max(since, self.breaker.last_ack or 0.0) >= _STUCK_SECONDS
 
-    def starts(self, row: Row, now: float) -> bool:
+    def starts(self, row: Delivery, now: float) -> bool:
         """Whether a row goes to the dispatcher now: everything does while messages flow, one at a time when it is
         being seen whether they do, and a suspect only alone."""
         breaker = self.breaker
@@ -101,7 +106,7 @@ class Leaf:
         self.in_flight[row] = now
         return True
 
-    def ended(self, row: Row) -> None:
+    def ended(self, row: Delivery) -> None:
         """A row is no longer with the dispatcher."""
         self.in_flight.pop(row, None)
         was_alone = self._alone is row
@@ -122,7 +127,7 @@ class Leaf:
         for poke in waiting:
             poke()
 
-    def let_go(self, rows: Sequence[Row]) -> None:
+    def let_go(self, rows: Sequence[Delivery]) -> None:
         """These rows will not come to the dispatcher: nobody waits for them to be alone with it."""
         for row in rows:
             self.ended(row)
@@ -138,17 +143,23 @@ class Leaf:
         trying = busy and self.breaker.state is BreakerState.HALF_OPEN
         return poke in self._waiting and (trying or self._alone is not None)
 
-    def open(self, now: float, more: Sequence[Row], *, told: bool = False) -> bool:
+    def open(self, now: float, more: Sequence[Delivery], *, told: bool = False) -> bool:
         """The destination is away, or has ``told`` that it takes nothing. True when that is news."""
         if more and self.breaker.state is BreakerState.HALF_OPEN:
             self._yielding = more[0].message.meta.table
-        present = () if self.is_open else [row for row in (*self.in_flight, *more) if not row.saw_opening]
-        for row in present:
-            row.saw_opening = True
+        present = () if self.is_open else self._new_witnesses((*self.in_flight, *more))
         news = self.breaker.open(now, [row.id for row in present], told=told)
         self._opened.set()
         self._changed(self)
         return news
+
+    def _new_witnesses(self, rows: Sequence[Delivery]) -> Sequence[Delivery]:
+        """Those that have not seen the destination go away in this lease: of however many times, a lease sees one."""
+        if len(self._witnessed) > _MAX_WITNESSES:
+            self._witnessed.clear()
+        new = [row for row in rows if self._witnessed.get(row.id) != row.token]
+        self._witnessed.update((row.id, row.token) for row in new)
+        return new
 
     def doubt(self, now: float) -> bool:
         """A suspect says that the destination is away. True when that is news."""

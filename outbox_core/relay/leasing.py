@@ -12,13 +12,13 @@ import anyio.lowlevel
 from outbox_core.errors import StorageError, StorageTimeout
 from outbox_core.observer import Claimed, Released
 from outbox_core.relay import clock
-from outbox_core.relay.admission import Batch
 from outbox_core.relay.completer import report_lost
 from outbox_core.relay.floors import Floors, last_of_keys
-from outbox_core.relay.suspects import has_suspects, singled_out
+from outbox_core.relay.in_flight import Batch, Delivery
+from outbox_core.relay.suspects import single_out, suspect_in
 from outbox_core.relay.unknown import UnknownClaims
 from outbox_core.relay.unreadable import Unreadable
-from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, Leased, Place, Span, Store
+from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, Place, Predecessor, Span, Store
 
 if TYPE_CHECKING:
     from outbox_core.observer import Event
@@ -64,8 +64,19 @@ class Leasing:
         started = clock.now()
         self.floors.sent()
         try:
-            leased = await self._leased(claim, keys)
-            kept = await self._single_out(leased) if leased.recovered else leased
+            if keys:
+                leased = await self._store.follow(self._table, claim, keys)
+            else:
+                leased = await self._store.claim(self._table, claim)
+            took = clock.now() - started
+            # The store weighs rows as they are kept, which can be several times their size here.
+            full = leased.count >= claim.limit or leased.bytes * 4 >= claim.max_bytes
+            batch = Batch(claim, leased, keys, expires=started + self._settings.trusted, full=full)
+            if claim.blind:
+                batch.unreadable = await self.unreadable.examine(batch)
+            await self._find_predecessors(batch, took)
+            suspect = suspect_in(batch, self._settings.max_attempts) if leased.recovered else None
+            others = [] if suspect is None else await self._single_out(batch, suspect)
         except BaseException as error:  # a cancellation, too, may have leased rows
             if isinstance(error, StorageError):
                 self.unreadable.failed(claim, keys, error)
@@ -79,44 +90,37 @@ class Leasing:
         if leased.last is not None:
             self._wakeups.worked()
             self.floors.drawn(leased.last[1])
-            if kept is leased and claim.term is not None and self.floors.in_use:
+            if not others and claim.term is not None and self.floors.in_use:
                 # What a followed key had in hand was done with before. Of another that is held, some may be going back.
-                known = last_of_keys(leased.rows())
+                known = last_of_keys(batch.deliveries())
                 sure = (
                     known
                     if keys
                     else {each: last for each, last in known.items() if not self._keys.holds(each)}
                 )
-                self.floors.verified(sure, leased.hidden)
+                self.floors.verified(sure, batch.hidden)
             self._observe(Claimed(self._table, leased.count, leased.bytes, clock.now() - started))
-        self.cautious = kept.recovered and has_suspects(kept, self._settings.max_attempts)
-        # The store weighs rows as they are kept, which can be several times their size here.
-        full = kept is leased and (leased.count >= claim.limit or leased.bytes * 4 >= claim.max_bytes)
-        return Batch(claim, kept, keys, started + self._settings.trusted, full)
+        self.cautious = suspect is not None
+        return batch
 
-    async def _leased(self, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
-        """Of keys from which nothing came it is found out who is before, and when: it may have been a moment early."""
+    async def _find_predecessors(self, batch: Batch, claim_seconds: float) -> None:
+        """See, in a statement of its own, what comes before rows of a claim that did not look itself, or first in given
+        keys from which nothing came: it may have been a moment early."""
+        claim, keys = batch.claim, batch.keys
         if not keys:
-            began = clock.now()
-            leased = await self._store.claim(self._table, claim)
             if not claim.look and claim.term is not None:
-                leased = await self._look(claim, leased, clock.now() - began)
-        else:
-            leased = await self._store.follow(self._table, claim, keys)
-        if claim.blind:
-            await self.unreadable.examine(leased)
-        came = {row.key_id for row in leased.rows()} if keys else set[KeyId | None]()
+                batch.hidden = await self._look(claim, batch, claim_seconds)
+            return
+        came = {row.key_id for row in batch.deliveries()}
         missing = [Span(key_id, LAST_SEQUENCE) for key_id in keys if key_id not in came]
-        if not missing:
-            return leased
-        first = await self._store.predecessors(self._table, claim, missing)
-        return replace(leased, hidden={**leased.hidden, **first})
+        if missing:
+            first = await self._store.predecessors(self._table, claim, missing)
+            batch.hidden = {**batch.hidden, **first}
 
-    async def _look(self, claim: Claim, leased: Leased, claim_seconds: float) -> Leased:
-        """See, in a statement of its own, what comes before the rows of a claim that did not look itself."""
-        last = last_of_keys(leased.rows())
+    async def _look(self, claim: Claim, batch: Batch, claim_seconds: float) -> Mapping[KeyId, Predecessor]:
+        last = last_of_keys(batch.deliveries())
         if not last:
-            return leased
+            return batch.hidden
         looking = replace(claim, in_hand=(*claim.in_hand, claim.token), floors=self.floors.of(last))
         spans = [Span(key_id, sequence) for key_id, sequence in last.items()]
         began = clock.now()
@@ -126,12 +130,12 @@ class Leasing:
             self.floors.timed(claim_seconds, inf)
             raise
         self.floors.timed(claim_seconds, clock.now() - began)
-        return replace(leased, hidden=hidden)
+        return hidden
 
-    async def _single_out(self, leased: Leased) -> Leased:
-        """Keep one row of a claim that has suspects among its rows. The others are back, attempts refunded and on
-        record, before it is dispatched: if it takes the process down, it does so at its own cost alone."""
-        alone, others = singled_out(leased, self._settings.max_attempts)
+    async def _single_out(self, batch: Batch, suspect: Delivery) -> list[Delivery]:
+        """Keep the suspect alone. The others are back, attempts refunded and on record, before it is dispatched: if it
+        takes the process down, it does so at its own cost alone."""
+        others = single_out(batch, suspect)
         if others:
             leases = [row.lease for row in others]
             lost = await self._store.release(self._table, leases, restamp=not self._settings.single_active)
@@ -140,4 +144,4 @@ class Leasing:
             if len(lost) < len(others):
                 reason = "a message that may crash its relay goes alone"
                 self._observe(Released(self._table, len(others) - len(lost), reason))
-        return alone
+        return others

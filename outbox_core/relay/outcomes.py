@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 from uuid import UUID
 
-from outbox_core.store import Row
+from outbox_core.relay.in_flight import Delivery
 
 _T = TypeVar("_T")
 
@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 class Verdict:
     """What a failed dispatch means for its row."""
 
-    row: Row
+    row: Delivery
     error: str
     delay: float
     refund: bool
@@ -28,10 +28,10 @@ class Verdict:
 class Outcomes:
     """Of a batch of rows. ``seconds`` are those of published ones whose dispatch nobody was told of yet."""
 
-    published: list[Row] = field(default_factory=list[Row])
+    published: list[Delivery] = field(default_factory=list[Delivery])
     seconds: list[float] = field(default_factory=list[float])
     failed: list[Verdict] = field(default_factory=list[Verdict])
-    released: list[Row] = field(default_factory=list[Row])
+    released: list[Delivery] = field(default_factory=list[Delivery])
     reasons: set[str] = field(default_factory=set[str])
     unsure: bool = False
     """Whether a write of it may have happened although no answer came."""
@@ -39,7 +39,7 @@ class Outcomes:
     """Whether it was set aside because it takes too long."""
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[Delivery]:
         return [*self.published, *(verdict.row for verdict in self.failed), *self.released]
 
     def take(self, ids: Collection[UUID]) -> Outcomes:

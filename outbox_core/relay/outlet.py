@@ -12,12 +12,12 @@ from outbox_core.dispatcher import Outcome
 from outbox_core.errors import DispatchTimeout, InvalidDispatcherReturn
 from outbox_core.relay import clock
 from outbox_core.relay.budget import Budget
-from outbox_core.relay.window import acknowledged_first, dispatch_window, sharing
+from outbox_core.relay.window import dispatch_window
 from outbox_core.relay.worker import Worker
 
 if TYPE_CHECKING:
+    from outbox_core.relay.in_flight import Delivery
     from outbox_core.relay.leaf import Leaf
-    from outbox_core.store import Row
 
 WINDOWS: Final = 2
 """Windows in flight at one time to a dispatcher that takes many messages at once."""
@@ -28,8 +28,9 @@ _FAIR_SECONDS: Final = 0.05
 """Messages, and time, a task may take without once waiting before it lets the others on."""
 _HASTE_SECONDS: Final = 0.1
 
-Settle = Callable[["Leaf", "Row", Outcome, float, float], None]
+Settle = Callable[["Leaf", "Delivery", Outcome, float, float], None]
 """Takes the leaf, the row, the outcome, the seconds it took and the time it is now."""
+SettleWindow = Callable[["Leaf", Sequence["Delivery"], Sequence[Outcome], float, float], None]
 
 
 class Outlet:
@@ -49,19 +50,19 @@ class Outlet:
         party: object,
         window: int,
         settle: Settle,
-        shared: Callable[[Sequence[Row], BaseException], None],
-        give_back: Callable[[Sequence[Row], str], None],
+        settle_window: SettleWindow,
+        give_back: Callable[[Sequence[Delivery], str], None],
         crashed: Callable[[BaseException], None],
     ) -> None:
         self.leaf = leaf
-        self.ready: deque[Row] = deque()
+        self.ready: deque[Delivery] = deque()
         self._timeout = timeout
         self._budget = Budget(WINDOWS, shared=False) if leaf.batches else budget
         self.party = party
         self.places = 0
         self._window = window if leaf.batches else 1
         self._settle = settle
-        self._shared = shared
+        self._settle_window = settle_window
         self._give_back = give_back
         self._crashed = crashed
         self._workers: dict[Worker, None] = {}
@@ -95,7 +96,7 @@ class Outlet:
         if not self.leaf.keeps_waiting(self.poke):
             self.poke()
 
-    def flush(self) -> list[Row]:
+    def flush(self) -> list[Delivery]:
         """Take back everything that is not with the dispatcher yet."""
         rows = list(self.ready)
         self.ready.clear()
@@ -210,7 +211,7 @@ class Outlet:
         task = cast("asyncio.Task[None]", asyncio.current_task())
         while not self._stopping:
             now = time()
-            rows: list[Row] = []
+            rows: list[Delivery] = []
             while len(rows) < self._window and (row := self._next(now)) is not None:
                 rows.append(row)
             if not rows:
@@ -226,16 +227,12 @@ class Outlet:
             if worker.overdue or task.cancelling():
                 outcomes = [worker.cut_off(task, self._timeout, stopping=self._stopping)] * len(rows)
             ended = time()
-            for together, error in sharing(rows, outcomes):
-                self._shared(together, error)
-            for row, outcome in acknowledged_first(rows, outcomes):
-                leaf.ended(row)
-                self._settle(leaf, row, outcome, ended - now, ended)
+            self._settle_window(leaf, rows, outcomes, ended - now, ended)
             if task.cancelling():
                 return
             await asyncio.sleep(0)
 
-    def _next(self, now: float) -> Row | None:
+    def _next(self, now: float) -> Delivery | None:
         """The next row to dispatch, if the destination takes any now; those whose lease is too short go back."""
         ready, leaf = self.ready, self.leaf
         while ready:

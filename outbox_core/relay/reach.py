@@ -9,7 +9,7 @@ from outbox_core.relay import clock
 from outbox_core.store import END, Place
 
 if TYPE_CHECKING:
-    from outbox_core.relay.admission import Batch
+    from outbox_core.relay.in_flight import Batch
     from outbox_core.relay.settings import RelaySettings
     from outbox_core.store import Store
     from outbox_core.table import TableName
@@ -79,7 +79,7 @@ class Reach:
             self.span, self._remembered_until = other.span, other._remembered_until
 
     def _next_limit(self, batch: Batch) -> int:
-        count, size = batch.leased.count, batch.leased.bytes
+        count, size = batch.count, batch.bytes
         if not batch.full:
             return self._usual
         if batch.claim.limit < self.limit:

@@ -184,7 +184,7 @@ class Run:
         finally:
             with anyio.CancelScope(shield=True):
                 await self._store.close()
-            in_hand = {lane.table: lane.hand.rows for lane in self._lanes}
+            in_hand = {lane.table: lane.in_flight.rows for lane in self._lanes}
             for table in self._tables:
                 self._observe(Stopped(table, datetime.now(UTC), in_hand.get(table, 0)))
 

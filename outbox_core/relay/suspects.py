@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from outbox_core.store import KeyId, Leased, Predecessor, Row
+from outbox_core.store import KeyId, Predecessor
+
+if TYPE_CHECKING:
+    from outbox_core.relay.in_flight import Batch, Delivery
 
 _CAUTION_ATTEMPTS: Final = 3
 """From this attempt on, a row whose lease was lost before is dispatched alone."""
 
 
-def has_suspects(leased: Leased, max_attempts: int) -> bool:
-    """Whether one of the rows is to be dispatched alone."""
-    return any(_is_suspect(row, max_attempts) for row in leased.rows())
+def suspect_in(batch: Batch, max_attempts: int) -> Delivery | None:
+    """The first row of a batch that has to be dispatched alone, if there is one."""
+    return next((row for row in batch.deliveries() if _is_suspect(row, max_attempts)), None)
 
 
-def singled_out(leased: Leased, max_attempts: int) -> tuple[Leased, list[Row]]:
-    """One suspect without the rows that came with it, and those, which are to go back; without a suspect, all of them.
+def single_out(batch: Batch, suspect: Delivery) -> list[Delivery]:
+    """Keep the suspect alone; the rows that came with it, which have to go back.
 
-    What of the others comes before it in its key is no longer in hand then, and hides.
+    What of those comes before it in its key is no longer in flight then, and hides.
     """
-    rows = leased.rows()
-    suspect = next((row for row in rows if _is_suspect(row, max_attempts)), None)
-    if suspect is None or len(rows) == 1:
-        return leased, []
-    others = [row for row in rows if row is not suspect]
-    return Leased.of([suspect], {**leased.hidden, **_before(suspect, others)}), others
+    if batch.count == 1:
+        return []
+    others = [row for row in batch.deliveries() if row is not suspect]
+    return batch.keep(suspect, _before(suspect, others))
 
 
-def _is_suspect(row: Row, max_attempts: int) -> bool:
+def _is_suspect(row: Delivery, max_attempts: int) -> bool:
     return row.recovered and row.message.meta.attempts >= min(_CAUTION_ATTEMPTS, max_attempts)
 
 
-def _before(suspect: Row, others: Sequence[Row]) -> dict[KeyId, Predecessor]:
+def _before(suspect: Delivery, others: Sequence[Delivery]) -> dict[KeyId, Predecessor]:
     if suspect.key_id is None:
         return {}
     of_its_key = [row.message.meta for row in others if row.key_id == suspect.key_id]

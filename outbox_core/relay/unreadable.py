@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from outbox_core.errors import ContentUnreadable, StorageError, StorageTimeout, StorageUnavailable
 
 if TYPE_CHECKING:
+    from outbox_core.relay.in_flight import Batch
     from outbox_core.store import Claim, KeyId, Leased, Place, Store
     from outbox_core.table import TableName
 
@@ -65,16 +66,16 @@ class Unreadable:
         self._timeouts, self._slow = 0, None
         return replace(now, since=failed.since, until=failed.until, blind=True, look=True), keys
 
-    async def examine(self, leased: Leased) -> None:
-        """Look at a row that was leased without its content: it says what is wrong with it. Raises StorageError when
-        nothing is, and the lease is to be undone."""
-        for row in leased.rows():
+    async def examine(self, batch: Batch) -> BaseException | None:
+        """Look at a row that was leased without its content: what is wrong with it, None when there is none. Raises
+        StorageError when nothing is wrong, and the lease is to be undone."""
+        for row in batch.deliveries():
             try:
                 await self._store.read(self._table, row.id)
             except ContentUnreadable as error:
-                row.unreadable = error
+                return error
             except StorageTimeout as error:
                 await self._store.tick(self._table)  # raises when nothing is answered
-                row.unreadable = error
-            else:
-                raise StorageUnavailable("a row was leased without its content, which can be read")
+                return error
+            raise StorageUnavailable("a row was leased without its content, which can be read")
+        return None

@@ -11,7 +11,7 @@ from outbox_core.errors import DispatchInterrupted, DispatchTimeout
 from outbox_core.relay.bounded import keep
 
 if TYPE_CHECKING:
-    from outbox_core.store import Row
+    from outbox_core.relay.in_flight import Delivery
 
 _logger: Final = logging.getLogger("outbox_core.relay")
 
@@ -23,7 +23,7 @@ class Worker:
 
     def __init__(self) -> None:
         self.task: asyncio.Task[None] | None = None
-        self.rows: Sequence[Row] = ()
+        self.rows: Sequence[Delivery] = ()
         self.since = 0.0
         self.deadline = 0.0
         self.has_place = True

@@ -21,10 +21,10 @@ from outbox_core.store import (
     KeyId,
     Lease,
     Leased,
+    LeasedRow,
     Place,
     Predecessor,
     Resolution,
-    Row,
     Span,
     Tick,
 )
@@ -320,7 +320,7 @@ def _payload(row: MemoryRow) -> bytes:
     return record.payload.encode() if record.payload is not None else record.body or b""
 
 
-def _row(table: TableName, claim: Claim, row: MemoryRow) -> Row:
+def _row(table: TableName, claim: Claim, row: MemoryRow) -> LeasedRow:
     record = row.record
     meta = Meta(
         table=str(table),
@@ -338,4 +338,4 @@ def _row(table: TableName, claim: Claim, row: MemoryRow) -> Row:
     )
     payload = b"" if claim.blind else _payload(row)
     message = DispatchedMessage(meta, payload, record.content_type or "application/json")
-    return Row(row.id, claim.token, message, row.available_at.timestamp(), row.key_id, row.is_recovered)
+    return LeasedRow(row.id, claim.token, message, row.available_at.timestamp(), row.key_id, row.is_recovered)

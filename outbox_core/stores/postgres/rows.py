@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from uuid import UUID
 
 from asyncpg.pgproto import pgproto
@@ -19,12 +18,13 @@ from asyncpg.pgproto import pgproto
 from outbox_core.errors import StorageUnavailable
 from outbox_core.headers import NO_HEADERS
 from outbox_core.meta import DispatchedMessage, Meta
-from outbox_core.store import Claim, KeyId, Leased, Predecessor, Row, place_of
+from outbox_core.store import Claim, KeyId, Leased, Predecessor, RowFactory, place_of
 
 if TYPE_CHECKING:
     from outbox_core.table import TableName
 
 
+_T = TypeVar("_T")
 _PLACE: Final = itemgetter(9, 6)
 _moment: Final = datetime.fromtimestamp
 _PAYLOAD: Final = itemgetter(3)
@@ -57,13 +57,17 @@ def leased(table: TableName, claim: Claim, records: list[Any], *, looked: bool) 
     if not records:
         return Leased.of([], {})
     records.sort(key=_PLACE)
+
+    def source(make: RowFactory[_T]) -> list[_T]:
+        return _rows(table, claim.token, records, make)
+
     return Leased(
         count=len(records),
         bytes=sum(map(len, map(_PAYLOAD, records))),
         last=place_of(*_PLACE(records[-1])),
         recovered=any(map(_RECOVERED, records)),
         hidden=_hidden(records) if looked and claim.term is not None else {},
-        rows=cache(lambda: _rows(table, claim.token, records)),
+        source=source,
     )
 
 
@@ -78,12 +82,12 @@ def _hidden(records: Sequence[Sequence[Any]]) -> dict[KeyId, Predecessor]:
     }
 
 
-def _rows(table: TableName, token: UUID, records: Sequence[Sequence[Any]]) -> list[Row]:
+def _rows(table: TableName, token: UUID, records: Sequence[Sequence[Any]], make: RowFactory[_T]) -> list[_T]:
     name = str(table)
     # The driver's own kind, which it writes out quicker: the token goes back to it with every row.
     token = pgproto.UUID(token.bytes)
     tenant: UUID = records[0][1]
-    rows: list[Row] = []
+    rows: list[_T] = []
     for record in records:
         (row_id, tenant_id, topic, payload, content_type, event_id, sequence, created_at,
          attempts, due, key, headers, traceparent, tracestate, replays, recovered, _) = record  # fmt: skip
@@ -110,5 +114,5 @@ def _rows(table: TableName, token: UUID, records: Sequence[Sequence[Any]]) -> li
         message.content_type = content_type
         message.__class__ = DispatchedMessage
         key_id = None if key is None else (tenant, key)
-        rows.append(Row(row_id, token, message, due, key_id, recovered))
+        rows.append(make(row_id, token, message, due, key_id, recovered))
     return rows

@@ -14,7 +14,7 @@ from outbox_core.testing.contracts.driving import expect
 from outbox_core.testing.contracts.storing.scene import at_work, equal, ids, key_id
 
 if TYPE_CHECKING:
-    from outbox_core.store import Row, Store
+    from outbox_core.store import LeasedRow, Store
     from outbox_core.testing.contracts.storing.database import Database
 
 TENANT = UUID("6f1d1a4e-6a1f-4c57-9d6c-2f0f5f9f1c11")
@@ -159,7 +159,7 @@ class ClaimContract:
             stores = [database.make() for _ in range(3)]
 
             async def claim_all(store: Store) -> None:
-                rows: list[Row] = []
+                rows: list[LeasedRow] = []
                 for _ in range(6):
                     rows += (await store.claim(scene.table, scene.terms(term=None, limit=7))).rows()
                 taken.extend(ids(rows))

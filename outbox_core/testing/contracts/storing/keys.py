@@ -23,7 +23,7 @@ from outbox_core.testing.contracts.storing.scene import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from outbox_core.store import Claim, KeyId, Row
+    from outbox_core.store import Claim, KeyId, LeasedRow
     from outbox_core.testing.contracts.storing.database import Database
 
 _SOON = timedelta(milliseconds=300)
@@ -213,7 +213,7 @@ class KeyContract:
             equal(again.message.meta.replays, 1, "replays")
 
 
-async def _followed(scene: Scene, keys: Mapping[KeyId, int]) -> list[Row]:
+async def _followed(scene: Scene, keys: Mapping[KeyId, int]) -> list[LeasedRow]:
     return (await scene.store.follow(scene.table, scene.terms(), keys)).rows()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -47,9 +48,9 @@ class LeaseContract:
         message = Message(TOPIC, 1)
         async with at_work(database) as scene:
             await scene.write(message)
-            row = await scene.claim_one()
+            good = await scene.claim_one()
+            row = replace(good, token=uuid4())
             before = await scene.look(message)
-            good, row.token = row.token, uuid4()
             for delete in (False, True):
                 lost = await scene.store.publish(scene.table, leases([row]), delete=delete)
                 equal(lost, {row.lease}, "not published")
@@ -60,7 +61,7 @@ class LeaseContract:
                 equal(lost, {row.lease}, "not released")
             equal(await scene.store.undo(scene.table, scene.terms(), {}), 0, "rows undone")
             equal(await scene.look(message), before, "the row")
-            lost = await scene.store.publish(scene.table, [(row.id, good)], delete=False)
+            lost = await scene.store.publish(scene.table, [good.lease], delete=False)
             equal(lost, NOBODY, "leases lost under the good token")
 
     async def test_the_owner_of_a_void_lease_is_refused_once_another_has_the_row(
@@ -84,7 +85,7 @@ class LeaseContract:
         async with at_work(database) as scene:
             await scene.write(*messages)
             rows = await scene.claim()
-            rows[1].token = uuid4()
+            rows[1] = replace(rows[1], token=uuid4())
             lost = await scene.store.publish(scene.table, leases(rows), delete=False)
             equal(lost, {rows[1].lease}, "leases lost")
             states = [(await scene.look(message)).state for message in messages]

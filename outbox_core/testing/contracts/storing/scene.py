@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import anyio
 
 from outbox_core.outbox import Outbox
-from outbox_core.store import Claim, Election, Failure, KeyId, Lease, Row, Store
+from outbox_core.store import Claim, Election, Failure, KeyId, Lease, LeasedRow, Store
 from outbox_core.testing.contracts.driving import expect
 
 if TYPE_CHECKING:
@@ -35,16 +35,16 @@ def key_id(key: str, tenant: UUID = NIL) -> KeyId:
     return (tenant, key)
 
 
-def ids(rows: Sequence[Row]) -> list[UUID]:
+def ids(rows: Sequence[LeasedRow]) -> list[UUID]:
     """The ``event_id`` of each row."""
     return [row.message.meta.event_id for row in rows]
 
 
-def leases(rows: Sequence[Row]) -> list[Lease]:
+def leases(rows: Sequence[LeasedRow]) -> list[Lease]:
     return [row.lease for row in rows]
 
 
-def failure(row: Row, *, delay: float = 0.0, refund: bool = False, dead: bool = False) -> Failure:
+def failure(row: LeasedRow, *, delay: float = 0.0, refund: bool = False, dead: bool = False) -> Failure:
     return Failure(row.id, row.token, "PROVIDER.TEST refused", delay, refund, dead)
 
 
@@ -86,15 +86,15 @@ class Scene:
         }
         return Claim(**(given | changes))
 
-    async def claim(self, **changes: Any) -> list[Row]:
+    async def claim(self, **changes: Any) -> list[LeasedRow]:
         return (await self.store.claim(self.table, self.terms(**changes))).rows()
 
-    async def claim_one(self, **changes: Any) -> Row:
+    async def claim_one(self, **changes: Any) -> LeasedRow:
         rows = await self.claim(**changes)
         equal(len(rows), 1, "rows claimed")
         return rows[0]
 
-    async def claim_when_due(self, **changes: Any) -> list[Row]:
+    async def claim_when_due(self, **changes: Any) -> list[LeasedRow]:
         """Claim again and again until something comes."""
         with anyio.move_on_after(PATIENCE):
             while True:

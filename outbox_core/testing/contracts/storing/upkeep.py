@@ -12,7 +12,7 @@ from outbox_core.cleaner import Cleaner, CleanerSettings, Pass
 from outbox_core.dead_letters import Action, DeadLetters, Filter, GroupBy
 from outbox_core.message import Message
 from outbox_core.record import State
-from outbox_core.store import Election, Failure, Row, Store
+from outbox_core.store import Election, Failure, LeasedRow, Store
 from outbox_core.testing.contracts.driving import expect
 from outbox_core.testing.contracts.storing.claims import TOPIC
 from outbox_core.testing.contracts.storing.scene import Scene, at_work, equal, failure, ids, key_id, leases
@@ -47,7 +47,7 @@ class Yard(Scene):
         await self.store.publish(self.table, leases(await self._leased(*messages)), delete=False)
         return [message.event_id for message in messages]
 
-    async def _leased(self, *messages: Message) -> list[Row]:
+    async def _leased(self, *messages: Message) -> list[LeasedRow]:
         """Write messages and claim them; what else is due stays as it is."""
         await self.write(*messages)
         wanted = {message.event_id for message in messages}
