@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from outbox_core import observer as events
 from outbox_core.errors import ConfigError
-from outbox_core.relay.state import RelayState
+from outbox_core.relay.run import RelayState
 from outbox_core.status import Count, TableStatus
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from outbox_core.meta import DispatchedMessage
-    from outbox_core.relay.keys import Key
+    from outbox_core.relay.ordering.keys import Key
     from outbox_core.store import Claim, KeyId, Lease, Leased, Place, Predecessor
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -13,8 +12,7 @@ from outbox_core.observer import LeaderGained, LeaderLost, Reconnecting
 from outbox_core.relay.settings import HEARTBEATS
 
 if TYPE_CHECKING:
-    from outbox_core.observer import Event
-    from outbox_core.store import Election
+    from outbox_core.relay.shared import Shared
     from outbox_core.table import TableName
 
 _logger: Final = logging.getLogger("outbox_core.relay")
@@ -26,13 +24,12 @@ class Leader:
     It only says when to try: that a deposed leader claims nothing is the claim's own doing, which checks the term.
     """
 
-    def __init__(
-        self, table: TableName, election: Election, takeover: float, observe: Callable[[Event], None]
-    ) -> None:
+    def __init__(self, table: TableName, shared: Shared) -> None:
         self._table = table
-        self._election = election
-        self._interval = takeover / HEARTBEATS
-        self._observe = observe
+        self._election = shared.store.election(table)
+        self._interval = shared.settings.takeover / HEARTBEATS
+        self._observers = shared.observers
+        self._shutdown = shared.shutdown
         self._changed = anyio.Event()
         self.refused = False
         """Whether the last campaign found another leader."""
@@ -41,14 +38,13 @@ class Leader:
         self.failure: StorageError | None = None
         self.term: int | None = None
         """The present term, None while standing by."""
-        self._halted = False
 
     async def run(self) -> None:
         """Go on until cancelled; then resign, so that a stand-by need not wait."""
         try:
             while True:
                 if self.term is None:
-                    if not self._halted:
+                    if not self._shutdown.requested:
                         await self._campaign()
                 else:
                     await self._heartbeat(self.term)
@@ -56,11 +52,7 @@ class Leader:
         finally:
             await self._resign()
 
-    def halt(self) -> None:
-        """Campaign no more: the relay stops, and would claim nothing."""
-        self._halted = True
-
-    async def wait_for_change(self, at_most: float) -> None:
+    async def changed(self, at_most: float) -> None:
         """Wait until leadership was gained or lost, at most so many seconds."""
         with anyio.move_on_after(at_most):
             await self._changed.wait()
@@ -70,7 +62,7 @@ class Leader:
             term = await self._election.campaign()
         except StorageError as error:
             self.failures, self.failure = self.failures + 1, error
-            self._observe(Reconnecting(self._table, str(error), self._interval))
+            self._observers.notify(Reconnecting(self._table, str(error), self._interval))
             return
         self.failures = 0
         if term is None and not self.refused:
@@ -80,7 +72,7 @@ class Leader:
         self.refused = term is None
         if term is not None:
             self._set(term)
-            self._observe(LeaderGained(self._table, term))
+            self._observers.notify(LeaderGained(self._table, term))
 
     async def _heartbeat(self, term: int) -> None:
         try:
@@ -90,7 +82,7 @@ class Leader:
             alive, reason = False, str(error)
         if not alive:
             self._set(None)
-            self._observe(LeaderLost(self._table, term, reason))
+            self._observers.notify(LeaderLost(self._table, term, reason))
 
     async def _resign(self) -> None:
         term = self.term
@@ -103,7 +95,7 @@ class Leader:
                 await self._election.resign(term)
             except StorageError as error:
                 reason = f"the relay stopped; resigning failed: {error}"
-        self._observe(LeaderLost(self._table, term, reason))
+        self._observers.notify(LeaderLost(self._table, term, reason))
 
     def _set(self, term: int | None) -> None:
         self.term = term

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from types import TracebackType
@@ -14,13 +15,11 @@ from outbox_core.dispatcher import Dispatcher, as_dispatcher
 from outbox_core.errors import ConfigError, RelayFailed
 from outbox_core.monitor import MonitorSettings
 from outbox_core.observers.logging import LoggingObserver
-from outbox_core.relay.chores import Chores
-from outbox_core.relay.endings import log_death
 from outbox_core.relay.health import Health, HealthLimits, Vitals
-from outbox_core.relay.run import Run
+from outbox_core.relay.maintenance import Maintenance
+from outbox_core.relay.run import RelayState, Run
 from outbox_core.relay.settings import RelaySettings, check_seconds
-from outbox_core.relay.signals import stop_on_signals
-from outbox_core.relay.state import RelayState
+from outbox_core.runtime.signals import stop_on_signals
 from outbox_core.stores.postgres.sessions import session_arguments
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from outbox_core.observer import Observer
     from outbox_core.store import Store
 
+_logger: Final = logging.getLogger("outbox_core.relay")
 DEFAULT_GRACE: Final = 20.0
 _CLEANER: Final = CleanerSettings()
 _MONITOR: Final = MonitorSettings()
@@ -79,7 +79,7 @@ class Relay:
         if random is not None and not callable(random):
             raise ConfigError(f"random must be a function that gives numbers from 0 to 1, got {random!r}")
         self._random = random
-        self._chores = Chores.asked_for(cleaner, monitor)
+        self._maintenance = Maintenance.asked_for(cleaner, monitor)
         self._vitals = Vitals(self.tables, self.settings, None)
         self._make_store = dsn if callable(dsn) else self._postgres(dsn, connect)
         self._run: Run | None = None
@@ -108,7 +108,7 @@ class Relay:
         self._task = task = asyncio.create_task(run.main(), name="outbox-relay")
         try:
             await run.wait_until_running(task)
-            task.add_done_callback(log_death)
+            task.add_done_callback(_log_death)
         except BaseException:
             self._task = None
             task.cancel()
@@ -209,7 +209,7 @@ class Relay:
             raise ConfigError(
                 f"this relay is already {self._run.state.value}; one object runs once at a time"
             )
-        store, monitor = self._make_store(), self._chores.monitor
+        store, monitor = self._make_store(), self._maintenance.monitor
         looks_every = monitor.interval if monitor is not None and isinstance(store, Kept) else None
         self._vitals = Vitals(self.tables, self.settings, looks_every)
         self._task = None
@@ -220,7 +220,7 @@ class Relay:
             self._dispatcher,
             (*self._observers, self._vitals),
             self._random,
-            self._chores,
+            self._maintenance,
         )
         return self._run
 
@@ -232,7 +232,7 @@ class Relay:
         owned = sorted(_OWNED.keys() & session_arguments(connect, name).keys())
         if owned:
             raise ConfigError("; ".join(f"connect must not have {each}: {_OWNED[each]}" for each in owned))
-        size = min(4, 2 + len(self.tables) // 2 + (self._chores.cleaner is not None))
+        size = min(4, 2 + len(self.tables) // 2 + (self._maintenance.cleaner is not None))
         return lambda: PostgresStore(
             dsn,
             timeout=settings.database_timeout,
@@ -241,6 +241,17 @@ class Relay:
             size=size,
             name=name,
             connect=connect,
+        )
+
+
+def _log_death(task: asyncio.Task[None]) -> None:
+    """Log what ended a relay in the background: its starter may never ask."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        _logger.critical(
+            "the relay ended with %s; nothing is delivered until it is started again",
+            type(error).__name__,
+            exc_info=error,
         )
 
 

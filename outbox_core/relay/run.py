@@ -3,43 +3,52 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from enum import StrEnum
 from functools import partial
-from math import inf
 from random import random as system_random
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
 from outbox_core.dispatcher import Dispatcher, Managed
-from outbox_core.errors import RelayFailed, StorageTimeout
-from outbox_core.observer import Observer, Stopped
-from outbox_core.relay import clock
-from outbox_core.relay.audience import Audience
-from outbox_core.relay.backoff import Backoff
-from outbox_core.relay.duties import until_drained, until_stopped
-from outbox_core.relay.endings import carried_out, cut_off, first, log_failed_stop
-from outbox_core.relay.lanes import lanes_for
-from outbox_core.relay.leaves import Leaves
-from outbox_core.relay.listening import keep_listening
-from outbox_core.relay.opening import OPENING_SECONDS, opened
-from outbox_core.relay.standstill import watch_the_loop
-from outbox_core.relay.state import RelayState
+from outbox_core.errors import RelayFailed, StorageError, StorageTimeout
+from outbox_core.observer import Observer, Reconnecting, Stopped
+from outbox_core.relay.dispatching.destinations import Destinations
+from outbox_core.relay.dispatching.lifespan import OPENING_SECONDS, opened
+from outbox_core.relay.dispatching.slots import Slots
+from outbox_core.relay.pipeline import TablePipeline
+from outbox_core.relay.settings import HEARTBEATS
+from outbox_core.relay.shared import Observers, Shared
+from outbox_core.runtime import clock
+from outbox_core.runtime.backoff import Backoff
+from outbox_core.runtime.shutdown import Shutdown, first_of
+from outbox_core.runtime.supervision import supervise, watch_event_loop
 
 if TYPE_CHECKING:
-    from outbox_core.relay.chores import Chores
-    from outbox_core.relay.lane import Lane
-    from outbox_core.relay.leaf import Leaf
+    from outbox_core.relay.maintenance import Maintenance
     from outbox_core.relay.settings import RelaySettings
     from outbox_core.store import Store
     from outbox_core.table import TableName
 
 _CANCELLED_GRACE: Final = 1.0
 _RECORDING_SECONDS: Final = 0.7
-"""After the grace: for the outcomes of what ended at the last moment to be recorded."""
-_CLOSING_SECONDS: Final = 0.9
+"""After the grace: for the verdicts of what ended at the last moment to be recorded."""
+_DRAINED_SECONDS: Final = 5.0
+_PROBE_SECONDS: Final = 5.0
+_logger: Final = logging.getLogger("outbox_core.relay")
+
+
+class RelayState(StrEnum):
+    """A relay is in one of these; from stopped it can be started again."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
 
 
 class Run:
@@ -53,39 +62,43 @@ class Run:
         dispatcher: Dispatcher,
         observers: Sequence[Observer],
         random: Callable[[], float] | None,
-        chores: Chores,
+        maintenance: Maintenance,
     ) -> None:
-        self.state = RelayState.STARTING
         self._tables = tables
         self._store = store
         self._settings = settings
         self._dispatcher = dispatcher
-        self._audience = Audience(observers)
-        self._observe = self._audience.tell
+        self._observers = Observers(observers)
         self._random = random or system_random
-        self._chores = chores
+        self._maintenance = maintenance
+        self._shutdown = Shutdown()
         self._running = anyio.Event()
-        self._stop_asked = anyio.Event()
         self.stopped = anyio.Event()
-        self._deadline = inf
-        self._enforcing: asyncio.TimerHandle | None = None
-        self._crash: BaseException | None = None
-        self._lanes: list[Lane] = []
+        self._pipelines: list[TablePipeline] = []
         self._starting = anyio.CancelScope()
-        self._recording = anyio.CancelScope()
+        self._recording: anyio.CancelScope | None = None
+        self._recording_over = False
         self.loop: Final = asyncio.get_running_loop()
+
+    @property
+    def state(self) -> RelayState:
+        if self.stopped.is_set():
+            return RelayState.STOPPED
+        if self._shutdown.requested:
+            return RelayState.STOPPING
+        return RelayState.RUNNING if self._running.is_set() else RelayState.STARTING
 
     @property
     def published(self) -> int:
         """How many messages this run has published."""
-        return self._audience.published
+        return self._observers.published
 
     async def main(self, *, grace: float = _CANCELLED_GRACE) -> None:
-        """Run until a stop is asked for. Cancelling it stops it too, with a grace of 1 s; cancelling again, at once."""
-        await self._guarded(self._until_stopped, min(grace, _CANCELLED_GRACE))
+        """Run until a stop is requested. Cancelling it stops it too, with a grace of 1 s; cancelling again, at once."""
+        await self._guarded(self._deliver, min(grace, _CANCELLED_GRACE))
 
     async def drain(self, timeout: float, *, patient: bool) -> bool:
-        """Run until nothing is due any more or a stop is asked for; false when that took longer than ``timeout``.
+        """Run until nothing is due any more or a stop is requested; false when that took longer than ``timeout``.
 
         A ``patient`` one waits for tables that another relay leads, and what is in dispatch when its time is over has a
         second to end; otherwise it has ``dispatch_timeout``, as always.
@@ -95,13 +108,13 @@ class Run:
         def time_is_over() -> None:  # not by a cancellation: calls of the database are carried through
             nonlocal late
             late = True
-            busy = not patient and self._leaves.in_flight
+            busy = not patient and self._destinations.are_dispatching
             self.request_stop(self._settings.dispatch_timeout if busy else _CANCELLED_GRACE)
 
-        async def drained(lanes: Sequence[Lane]) -> None:
+        async def drained() -> None:
             limit = self.loop.call_later(timeout, time_is_over)
             try:
-                await until_drained(lanes, self._stop_asked, patient=patient)
+                await self._drain(patient=patient)
             finally:
                 limit.cancel()
 
@@ -110,19 +123,7 @@ class Run:
 
     def request_stop(self, grace: float) -> None:
         """Ask for a stop without waiting for it. A shorter grace shortens an earlier one."""
-        self._deadline = min(self._deadline, clock.now() + grace)
-        if self.state is not RelayState.STOPPED:
-            self.state = RelayState.STOPPING
-            if self._enforcing is not None:
-                self._enforcing.cancel()
-            # Database calls are carried through: when nothing answers they would keep a relay that is to stop.
-            self._enforcing = self.loop.call_at(self._deadline + _RECORDING_SECONDS, self._store.abort)
-        self._stop_asked.set()
-        if not self._running.is_set():
-            self._starting.cancel()
-        for lane in self._lanes:
-            lane.halt(self._deadline)
-        self._recording.deadline = min(self._recording.deadline, self._deadline + _RECORDING_SECONDS)
+        self._shutdown.request(grace)
 
     async def stop(self, grace: float) -> None:
         """Ask for a stop and wait for its end: the grace and 1 s at most."""
@@ -142,61 +143,64 @@ class Run:
         if not self._running.is_set():
             raise RelayFailed("the relay was stopped before it was running")
 
-    async def _guarded(self, work: Callable[[Sequence[Lane]], Awaitable[None]], grace: float) -> None:
+    async def _guarded(self, work: Callable[[], Awaitable[None]], grace: float) -> None:
         """Do the work in a task of its own, so that a cancellation stops it in order instead of tearing it up."""
         task = asyncio.create_task(self._work(work), name="outbox-relay-run")
+        enforcer = asyncio.create_task(self._enforce_stop(), name="outbox-relay-stop")
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
             if not task.done():
                 self.request_stop(grace)
                 await self._finish(task)
-                log_failed_stop(task)
+                _log_failed_stop(task)
             raise
         finally:
-            self.state = RelayState.STOPPED
-            if self._enforcing is not None:
-                self._enforcing.cancel()
+            enforcer.cancel()
             self.stopped.set()
+
+    async def _enforce_stop(self) -> None:
+        """Once a stop is requested, do not wait for what may never end: the start, and calls of the database, which
+        are carried through and would keep a relay when nothing answers."""
+        await self._shutdown.wait()
+        if not self._running.is_set():
+            self._starting.cancel()
+        await self._shutdown.until_deadline(_RECORDING_SECONDS)
+        self._store.abort()
+        self._recording_over = True
+        if self._recording is not None:
+            self._recording.cancel()
 
     async def _finish(self, task: asyncio.Task[None]) -> None:
         with anyio.CancelScope(shield=True):
             try:
-                await asyncio.wait({task}, timeout=max(self._deadline - clock.now(), 0) + 1.0)
+                await asyncio.wait({task}, timeout=max(self._shutdown.deadline - clock.now(), 0) + 1.0)
             finally:
                 if not task.done():
                     self._store.abort()
                     task.cancel()
                     await asyncio.wait({task}, timeout=1.0)
 
-    async def _work(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> None:
+    async def _work(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             async with AsyncExitStack() as stack:
                 with self._starting:
                     await self._open(stack)
-                if not self._stop_asked.is_set():
-                    await self._serve(work)
+                if not self._shutdown.requested:
+                    self._make_pipelines()
+                    self._running.set()
+                    await self._lead(work)
                 # In here, so that what the closing of the dispatcher raises does not take its place.
-                if self._crash is not None:
-                    raise self._crash
+                if self._shutdown.error is not None:
+                    raise self._shutdown.error
         except BaseExceptionGroup as group:
-            raise first(group) from None
+            raise first_of(group) from None
         finally:
             with anyio.CancelScope(shield=True):
                 await self._store.close()
-            in_hand = {lane.table: lane.in_flight.rows for lane in self._lanes}
+            in_flight = {pipeline.table: pipeline.in_flight.rows for pipeline in self._pipelines}
             for table in self._tables:
-                self._observe(Stopped(table, datetime.now(UTC), in_hand.get(table, 0)))
-
-    async def _serve(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> None:
-        self._lanes = self._make_lanes()
-        if self.state is RelayState.STARTING:
-            self.state = RelayState.RUNNING
-        self._running.set()
-        try:
-            await self._lead(work)
-        except BaseExceptionGroup as group:
-            raise first(group) from None
+                self._observers.notify(Stopped(table, datetime.now(UTC), in_flight.get(table, 0)))
 
     async def _open(self, stack: AsyncExitStack) -> None:
         try:
@@ -206,94 +210,121 @@ class Run:
             raise StorageTimeout("the database did not let the relay start in time") from None
         if isinstance(self._dispatcher, Managed):
             start_seconds = max(self._settings.dispatch_timeout, OPENING_SECONDS)
-            stop = partial(self.request_stop, _CANCELLED_GRACE)
-            await stack.enter_async_context(
-                opened(self._dispatcher, start_seconds, self._close_by, stop, self._crashed)
-            )
+            await stack.enter_async_context(opened(self._dispatcher, start_seconds, self._shutdown))
 
-    def _close_by(self, began: float) -> float:
-        """When the dispatcher's closing, begun then, is to be over; a shorter grace meanwhile makes it earlier."""
-        return min(self._deadline, began + 5.0) + _CLOSING_SECONDS
-
-    def _make_lanes(self) -> list[Lane]:
+    def _make_pipelines(self) -> None:
         settings = self._settings
         backoff = Backoff(settings.backoff_base, settings.backoff_cap, settings.backoff_jitter, self._random)
-        self._leaves = leaves = Leaves(self._dispatcher, backoff, settings.dispatch_timeout)
-        return lanes_for(self._tables, self._store, settings, backoff, leaves, self._observe, self._crashed)
+        self._destinations = destinations = Destinations(self._dispatcher, backoff, settings.dispatch_timeout)
+        shared = Shared(
+            store=self._store,
+            settings=settings,
+            backoff=backoff,
+            destinations=destinations,
+            slots=Slots(settings.concurrency, shared=destinations.many or len(self._tables) > 1),
+            observers=self._observers,
+            shutdown=self._shutdown,
+        )
+        self._pipelines = [TablePipeline(table, shared) for table in self._tables]
+        self._store.listen(self._hinted)
 
-    async def _lead(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> None:
+    def _hinted(self, table: TableName | None) -> None:
+        for pipeline in self._pipelines:
+            if table is None or pipeline.table == table:
+                pipeline.wakeups.hint()
+
+    async def _lead(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Lead the tables while the work is done, and resign after it."""
         async with anyio.create_task_group() as leaders:
-            leaders.start_soon(carried_out, partial(watch_the_loop, self._tables[0]), self._crashed)
+            leaders.start_soon(supervise, partial(watch_event_loop, str(self._tables[0])), self._shutdown)
             if self._settings.single_active:
-                for lane in self._lanes:
-                    leaders.start_soon(carried_out, lane.leader.run, self._crashed)
+                for pipeline in self._pipelines:
+                    leaders.start_soon(supervise, pipeline.leader.run, self._shutdown)
             else:
-                takeover = self._settings.takeover
-                listening = partial(keep_listening, self._store, self._tables[0], takeover, self._observe)
-                leaders.start_soon(carried_out, listening, self._crashed)
+                leaders.start_soon(supervise, self._keep_listening, self._shutdown)
             await self._complete(work)
             leaders.cancel_scope.cancel()
 
-    async def _complete(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> None:
-        failure: Exception | None = None
-        async with anyio.create_task_group() as completers:
-            for lane in self._lanes:
-                completers.start_soon(self._record, lane)
+    async def _keep_listening(self) -> None:
+        """See to it that hints can arrive where no table is led, as often as a leader would: an election uses the same
+        session, and there is none."""
+        interval = self._settings.takeover / HEARTBEATS
+        while True:
             try:
-                await self._claim(work)
-                self._deadline = min(self._deadline, clock.now() + self._settings.dispatch_timeout + 5.0)
+                await self._store.attend()
+            except StorageError as error:
+                self._observers.notify(Reconnecting(self._tables[0], str(error), interval))
+            await anyio.sleep(interval)
+
+    async def _complete(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Record verdicts while the work is done, and after it until all are on record or their time is over."""
+        async with anyio.create_task_group() as completers:
+            for pipeline in self._pipelines:
+                completers.start_soon(self._record, pipeline)
+            try:
+                await work()
+                self.request_stop(self._settings.dispatch_timeout + _DRAINED_SECONDS)
             except Exception as error:
-                self._deadline = min(self._deadline, clock.now() + _CANCELLED_GRACE)
-                failure = error  # raised when outcomes are on record and rows given back
+                self._shutdown.fail(error, _CANCELLED_GRACE)
             except BaseException:
-                self._deadline = clock.now()
+                self.request_stop(0.0)
                 raise
             finally:
-                await self._stop_lanes()
+                await self._finish_pipelines()
             self._recording = completers.cancel_scope
-            self._recording.deadline = self._deadline + _RECORDING_SECONDS
-        if failure is not None:
-            raise failure
+            if self._recording_over:
+                self._recording.cancel()
 
-    async def _stop_lanes(self) -> None:
-        """Stop all lanes at once, by the one deadline, whatever else happens."""
-        if self.state is not RelayState.STOPPED:
-            self.state = RelayState.STOPPING
+    async def _record(self, pipeline: TablePipeline) -> None:
+        """Record the verdicts of a table. If that dies, what it was at is left to its lease, and the rest is not."""
+        if not await supervise(pipeline.complete, self._shutdown):
+            await supervise(pipeline.complete, self._shutdown)
+
+    async def _finish_pipelines(self) -> None:
+        """Stop all tables at once, by the one deadline, whatever else happens."""
         with anyio.CancelScope(shield=True):
-            async with anyio.create_task_group() as stopping:
-                for lane in self._lanes:
-                    stopping.start_soon(lane.stop, self._deadline)
+            async with anyio.create_task_group() as finishing:
+                for pipeline in self._pipelines:
+                    finishing.start_soon(pipeline.finish)
 
-    async def _claim(self, work: Callable[[Sequence[Lane]], Awaitable[None]]) -> None:
-        ended = False
-        async with anyio.create_task_group() as claimers:
+    async def _deliver(self) -> None:
+        """Deliver until a stop is requested, and do maintenance beside it."""
+        maintenance = self._maintenance.loops(self._store, self._tables, self._observers)
+        async with anyio.create_task_group() as running:
+            for pipeline in self._pipelines:
+                running.start_soon(pipeline.run)
+            for loop in (self._watch_destinations, *maintenance):
+                running.start_soon(self._until_stop, loop)
 
-            def watch(leaf: Leaf) -> None:
-                claimers.start_soon(leaf.watch, min(5.0, self._settings.dispatch_timeout))
+    async def _drain(self, *, patient: bool) -> None:
+        """Deliver until all tables are drained, or a stop is requested."""
+        async with anyio.create_task_group() as running:
+            for pipeline in self._pipelines:
+                running.start_soon(partial(pipeline.drain, patient=patient))
+            running.start_soon(self._until_stop, self._watch_destinations)
+            running.start_soon(self._until_stop, self._stop_when_drained)
 
-            self._leaves.found = watch
-            for lane in self._lanes:
-                claimers.start_soon(lane.watch)
-                claimers.start_soon(lane.admit)
-            try:
-                await work(self._lanes)
-                ended = True
-            finally:
-                self._leaves.found = None
-            claimers.cancel_scope.cancel()
-        if not ended:
-            raise cut_off()
+    async def _stop_when_drained(self) -> None:
+        for pipeline in self._pipelines:
+            await pipeline.drained.wait()
+        self.request_stop(self._settings.dispatch_timeout + _DRAINED_SECONDS)
 
-    async def _until_stopped(self, lanes: Sequence[Lane]) -> None:
-        chores = self._chores.of(self._store, self._tables, self._observe)
-        await until_stopped(lanes, chores, self._stop_asked)
+    async def _watch_destinations(self) -> None:
+        await self._destinations.watch(min(_PROBE_SECONDS, self._settings.dispatch_timeout))
 
-    async def _record(self, lane: Lane) -> None:
-        """Put a lane's outcomes on record. If that dies, what it was at is left to its lease, and the rest is not."""
-        if not await carried_out(lane.complete, self._crashed):
-            await carried_out(lane.complete, self._crashed)
+    async def _until_stop(self, loop: Callable[[], Awaitable[None]]) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(supervise, loop, self._shutdown, _CANCELLED_GRACE)
+            await self._shutdown.wait()
+            group.cancel_scope.cancel()
 
-    def _crashed(self, error: BaseException) -> None:
-        """A part has died: the relay stops in order, so that no row stays leased."""
-        self._crash = self._crash or first(error)
-        self.request_stop(0.0)
+
+def _log_failed_stop(task: asyncio.Task[None]) -> None:
+    """Log what a stop ended with, of a run that was cancelled and so raises that."""
+    error = None if not task.done() or task.cancelled() else task.exception()
+    if error is not None:
+        _logger.error(
+            "the relay was cancelled, and its stop ended with %s; it is stopped",
+            type(error).__name__,
+            exc_info=error,
+        )

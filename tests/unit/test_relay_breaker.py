@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox_core.relay.backoff import Backoff
+from outbox_core.runtime.backoff import Backoff
 from outbox_core.relay.breaker import Breaker, BreakerState
 
 PATIENCE = 30.0

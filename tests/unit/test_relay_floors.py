@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from outbox_core.relay import clock
+from outbox_core.runtime import clock
 from outbox_core.relay.floors import Floors
 from outbox_core.store import KeyId, Predecessor, Tick
 from tests.unit.test_relay_keys import NIL, row

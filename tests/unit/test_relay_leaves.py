@@ -12,7 +12,7 @@ import pytest
 from outbox_core.dispatcher import Dispatcher
 from outbox_core.errors import ConfigError
 from outbox_core.meta import DispatchedMessage, Meta
-from outbox_core.relay.backoff import Backoff
+from outbox_core.runtime.backoff import Backoff
 from outbox_core.relay.breaker import Breaker
 from outbox_core.relay.leaf import Leaf
 from outbox_core.relay.leaves import MOST_TOPICS, Leaves

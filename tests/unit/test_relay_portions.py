@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outbox_core.relay import clock
+from outbox_core.runtime import clock
 from outbox_core.relay.portions import ALL, Portions
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from outbox_core.errors import StorageTimeout
-from outbox_core.relay import clock
+from outbox_core.runtime import clock
 from outbox_core.relay.settings import RelaySettings
 from outbox_core.relay.sweep import Sweeps
 from outbox_core.store import BEGINNING, Place

@@ -14,7 +14,7 @@ import pytest
 from outbox_core.errors import PermanentError, RetryAfter
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Dead, Failed
-from outbox_core.relay.backoff import Backoff
+from outbox_core.runtime.backoff import Backoff
 from outbox_core.relay.summaries import summary_of
 from tests.integration.relay.bench import TABLE, TOPIC, Bench, ignore, until
 

@@ -1,0 +1,1 @@
+"""Completing: what an outcome means for its row, and the write that puts it on record."""

@@ -1,0 +1,1 @@
+"""Ordering: claimed rows by key, one at a time, lowest sequence first."""

@@ -1,0 +1,4 @@
+"""What every long-running part shares: clock, backoff, pacing, mailboxes, shutdown, supervision, signals, wake-ups.
+
+It knows no table, no row and no broker.
+"""
