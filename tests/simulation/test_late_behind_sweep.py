@@ -13,8 +13,9 @@ from outbox_core.outbox import Outbox
 from outbox_core.relay import reach
 from outbox_core.store import Claim, Leased, Tick
 from outbox_core.table import TableName
-from tests.simulation.test_turns import AWAY, GOOD, TIMEOUT, Away, Passing, Scene, play
-from tests.unit.relaying import TABLE, put, rows
+from tests.kit.brokers import UnavailableBroker
+from tests.kit.memory import TABLE, put, rows
+from tests.simulation.scene import AWAY, GOOD, TIMEOUT, Passing, Scene, play
 
 OPEN_SECONDS = 60
 LOOK_SECONDS = 4.5
@@ -57,7 +58,7 @@ def test_a_late_commit_is_not_left_to_the_next_sweep(monkeypatch: pytest.MonkeyP
         await put(store, *(Message(AWAY, number) for number in range(400)))
         for row in rows(store):
             row.available_at -= timedelta(hours=1)
-        async with scene.relay({"away.**": Away()}):
+        async with scene.relay({"away.**": UnavailableBroker()}):
             await asyncio.sleep(20.0)
             async with store.transaction() as tx:
                 await Outbox(TABLE).enqueue(tx, Message(GOOD, "late"))

@@ -15,7 +15,7 @@ from outbox_core.errors import ConfigError
 from outbox_core.integrations import http as module
 from outbox_core.integrations.http import Address, Answer, Request, Route, health_routes, serve
 from outbox_core.stores.memory import MemoryStore
-from tests.integration.relay.bench import until
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 

@@ -18,7 +18,7 @@ from outbox_core.relay import Relay
 from outbox_core.store import Claim, Leased, Row
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.table import TableName
-from tests.unit.kept_store import KeptStore
+from tests.kit.memory import KeptStore
 
 TABLE = TableName("public", "orders_outbox")
 MESSAGES, KEYS = 120, 7

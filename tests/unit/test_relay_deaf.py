@@ -16,8 +16,11 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Failed
 from outbox_core.relay import Relay, opening
 from outbox_core.stores.memory.store import MemoryStore
-from tests.integration.relay.bench import Heard, until
-from tests.unit.relaying import OTHER, QUICK, TABLE, put, rows
+from tests.kit.brokers import ManagedBroker
+from tests.kit.memory import OTHER, TABLE, put, rows
+from tests.kit.observing import Heard
+from tests.kit.settings import QUICK
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 
@@ -91,23 +94,6 @@ async def test_a_dispatcher_that_does_not_open_is_an_error_in_its_time(
     assert "the opening of the dispatcher ignored its cancellation" in caplog.text
 
 
-class Managed:
-    """Notes in which tasks it is opened and closed."""
-
-    def __init__(self) -> None:
-        self.tasks: list[asyncio.Task[object] | None] = []
-
-    async def dispatch(self, message: DispatchedMessage, /) -> None:
-        pass
-
-    async def __aenter__(self) -> Managed:
-        self.tasks.append(asyncio.current_task())
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        self.tasks.append(asyncio.current_task())
-
-
 class Told:
     """What a relay would be told of its dispatcher."""
 
@@ -118,14 +104,14 @@ class Told:
     def cancel(self) -> None:
         self.cancelled += 1
 
-    def opened(self, dispatcher: Managed, seconds: float = 1.0) -> AbstractAsyncContextManager[None]:
+    def opened(self, dispatcher: ManagedBroker, seconds: float = 1.0) -> AbstractAsyncContextManager[None]:
         return opening.opened(
             dispatcher, seconds, lambda began: began + 1.0, self.cancel, self.crashes.append
         )
 
 
 async def test_it_is_opened_and_closed_in_one_task_and_what_is_raised_comes_through() -> None:
-    class Fussy(Managed):
+    class Fussy(ManagedBroker):
         async def __aexit__(self, *error: object) -> None:
             await super().__aexit__(*error)
             raise OSError("cannot be closed")
@@ -140,7 +126,7 @@ async def test_it_is_opened_and_closed_in_one_task_and_what_is_raised_comes_thro
 
 async def test_the_end_of_the_event_loop_does_not_close_it_before_the_relay_does() -> None:
     """All tasks are cancelled at once then, the dispatcher's too: the relay is told, and closes it in its time."""
-    managed, told = Managed(), Told()
+    managed, told = ManagedBroker(), Told()
     async with told.opened(managed):
         (keeper,) = [task for task in asyncio.all_tasks() if task.get_name() == "outbox-dispatcher"]
         keeper.cancel()
@@ -151,7 +137,7 @@ async def test_the_end_of_the_event_loop_does_not_close_it_before_the_relay_does
 
 
 async def test_who_cancels_it_again_closes_it_and_that_is_a_crash() -> None:
-    managed, told = Managed(), Told()
+    managed, told = ManagedBroker(), Told()
     async with told.opened(managed):
         (keeper,) = [task for task in asyncio.all_tasks() if task.get_name() == "outbox-dispatcher"]
         for _ in range(2):
@@ -167,8 +153,8 @@ async def test_a_dispatcher_whose_own_task_dies_ends_the_relay_with_its_error(gr
         await asyncio.sleep(0.05)
         raise OSError("the connection's reader died")
 
-    class Reading(Managed):
-        async def __aenter__(self) -> Managed:
+    class Reading(ManagedBroker):
+        async def __aenter__(self) -> ManagedBroker:
             if group == "anyio":
                 self.tasks_of_its_own = await anyio.create_task_group().__aenter__()
                 self.tasks_of_its_own.start_soon(reader)
@@ -190,8 +176,8 @@ async def test_a_dispatcher_whose_own_task_dies_ends_the_relay_with_its_error(gr
 
 
 async def test_a_stop_in_the_moment_the_opening_ends_leaves_nothing_open() -> None:
-    class Slow(Managed):
-        async def __aenter__(self) -> Managed:
+    class Slow(ManagedBroker):
+        async def __aenter__(self) -> ManagedBroker:
             await asyncio.sleep(0.05)
             assert relay._run is not None
             asyncio.get_running_loop().call_soon(relay._run.request_stop, 0.5)  # as a signal's handler would
@@ -206,8 +192,8 @@ async def test_a_stop_in_the_moment_the_opening_ends_leaves_nothing_open() -> No
 
 
 async def test_what_opens_after_its_time_is_closed_and_not_used() -> None:
-    class Late(Managed):
-        async def __aenter__(self) -> Managed:
+    class Late(ManagedBroker):
+        async def __aenter__(self) -> ManagedBroker:
             with suppress(asyncio.CancelledError):  # as if a broker that is away were no error
                 await asyncio.sleep(10.0)
             return await super().__aenter__()

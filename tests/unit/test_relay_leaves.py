@@ -18,18 +18,14 @@ from outbox_core.relay.leaf import Leaf
 from outbox_core.relay.leaves import MOST_TOPICS, Leaves
 from outbox_core.routes import MOST_ROUTERS
 from outbox_core.store import Row
-
-
-class Nobody:
-    async def dispatch(self, message: DispatchedMessage, /) -> None:
-        pass
+from tests.kit.brokers import SilentBroker
 
 
 class Parity:
     """A router by the last letter."""
 
     def __init__(self) -> None:
-        self.even, self.odd, self.asked = Nobody(), Nobody(), 0
+        self.even, self.odd, self.asked = SilentBroker(), SilentBroker(), 0
 
     async def dispatch(self, message: DispatchedMessage, /) -> None:
         pass
@@ -51,7 +47,7 @@ def test_a_topic_is_routed_once_and_topics_without_end_are_forgotten() -> None:
     assert leaves.of("orders.1") is leaves.of("a.1")
 
 
-class Passing(Nobody):
+class Passing(SilentBroker):
     """A router that hands everything to one other, or gives up in a test when it is asked without end."""
 
     def __init__(self, name: str, to: object = None) -> None:
@@ -64,7 +60,7 @@ class Passing(Nobody):
         return self.to
 
 
-class Endless(Nobody):
+class Endless(SilentBroker):
     """A router that answers with a new one each time."""
 
     def route(self, topic: str) -> Any:
@@ -95,14 +91,14 @@ def test_routers_in_a_circle_are_found_out() -> None:
 
 
 def chain(routers: int) -> Any:
-    to: Any = Nobody()
+    to: Any = SilentBroker()
     for number in range(routers, 0, -1):
         to = Passing(f"r{number}", to)
     return to
 
 
 def test_routers_one_behind_the_other_are_bounded() -> None:
-    assert isinstance(leaves_of(chain(MOST_ROUTERS)).of("a").dispatcher, Nobody)
+    assert isinstance(leaves_of(chain(MOST_ROUTERS)).of("a").dispatcher, SilentBroker)
     with pytest.raises(ConfigError) as raised:
         leaves_of(chain(MOST_ROUTERS + 1)).of("a.b")
     assert str(raised.value).startswith(
@@ -114,8 +110,8 @@ def test_routers_one_behind_the_other_are_bounded() -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_a_router_that_answers_with_something_to_be_awaited() -> None:
-    async def later() -> Nobody:
-        return Nobody()
+    async def later() -> SilentBroker:
+        return SilentBroker()
 
     with pytest.raises(
         ConfigError, match=r"route\(\) returned a coroutine, which is not a dispatcher; .* plain function"
@@ -131,7 +127,7 @@ class Some:
 
 
 def test_others_are_told_when_nobody_has_to_be_alone_any_more() -> None:
-    leaf: Any = Leaves(Nobody(), Backoff(1.0, 60.0, 0.0, lambda: 0.0), 30.0).of("a")
+    leaf: Any = Leaves(SilentBroker(), Backoff(1.0, 60.0, 0.0, lambda: 0.0), 30.0).of("a")
     suspect, before, after = Some(), Some(), Some()
     for _ in range(3):
         leaf.breaker.open(0.0, {suspect.id})
@@ -149,7 +145,7 @@ def test_others_are_told_when_nobody_has_to_be_alone_any_more() -> None:
 
 @pytest.mark.asyncio
 async def test_why_probes_fail_is_logged_once_for_each_reason(caplog: pytest.LogCaptureFixture) -> None:
-    class Away(Nobody):
+    class Away(SilentBroker):
         why: BaseException | None = OSError("no route to amqp://user:CANARY@host")
 
         async def probe(self) -> None:
@@ -188,7 +184,7 @@ def leased(row_id: UUID) -> Row:
 def test_one_that_is_there_at_an_opening_and_at_that_of_a_blind_try_is_seen_once_for_each_outage() -> None:
     """Nobody answers yet when another goes ahead to see: that it fails, too, says no more than the first time."""
     breaker, poison = Breaker(Backoff(), 1.0), uuid4()
-    leaf, seen = Leaf(Nobody(), breaker, lambda _: None), list[bool]()
+    leaf, seen = Leaf(SilentBroker(), breaker, lambda _: None), list[bool]()
     for _ in range(3):
         hanging, first, second = leased(poison), leased(uuid4()), leased(uuid4())
         assert leaf.starts(hanging, 0.0)

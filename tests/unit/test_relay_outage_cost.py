@@ -13,9 +13,11 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import BreakerClosed, BreakerOpened, Failed
 from outbox_core.relay import Relay
 from outbox_core.stores.memory.store import MemoryStore
-from tests.integration.relay.bench import Heard, until
-from tests.simulation.test_turns import DISPATCH_TIMEOUT, Scene, SlowStore, play
-from tests.unit.relaying import QUICK, TABLE, put, rows
+from tests.kit.memory import TABLE, put, rows
+from tests.kit.observing import Heard
+from tests.kit.settings import QUICK
+from tests.kit.waiting import until
+from tests.simulation.scene import DISPATCH_TIMEOUT, Scene, SlowStore, play
 
 GOOD, BAD = "good.b.v1", "bad.b.v1"
 

@@ -17,9 +17,11 @@ from outbox_core.relay import Relay, keys, reach, sweep
 from outbox_core.store import Claim, Leased, Place
 from outbox_core.stores.memory.store import MemoryStore
 from outbox_core.table import TableName
-from tests.integration.relay.bench import Heard, until
-from tests.unit.relaying import QUICK, TABLE, put, rows
-from tests.unit.unreadable_store import UnreadableStore
+from tests.kit.brokers import UnavailableBroker
+from tests.kit.memory import TABLE, UnreadableStore, put, rows
+from tests.kit.observing import Heard
+from tests.kit.settings import QUICK
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 GOOD, AWAY = "good.b.v1", "away.b.v1"
@@ -108,29 +110,20 @@ async def test_what_appears_behind_is_found_while_a_destination_is_tried_again_a
 
     monkeypatch.setattr(reach, "_QUICK", 0)
     monkeypatch.setattr(sweep.Sweep, "__init__", in_small_slices)
-    store, arrived, tries = MemoryStore(), 0, 0
+    store, arrived, away = MemoryStore(), 0, UnavailableBroker(answers_probes=True)
 
     async def good(_: DispatchedMessage) -> None:
         nonlocal arrived
         arrived += 1
 
-    class Away:
-        async def dispatch(self, _: DispatchedMessage, /) -> None:
-            nonlocal tries
-            tries += 1
-            raise BrokerUnavailable("gone")
-
-        async def probe(self) -> None:
-            pass
-
     await put(store, *(Message(AWAY, number) for number in range(1_500)))
     for row in rows(store):
         row.available_at -= timedelta(hours=1)
     settings = QUICK | {"backoff_base": 0.1, "backoff_cap": 0.1, "batch_size": 50}
-    router = Router({"good.**": good, "away.**": Away()})
+    router = Router({"good.**": good, "away.**": away})
     async with Relay(lambda: store, table=TABLE, dispatcher=router, **settings):
         await put(store, Message(GOOD, 1))
-        await until(lambda: arrived == 1 and tries > 5)
+        await until(lambda: arrived == 1 and away.tries > 5)
         await put(store, Message(GOOD, 2))
         behind = rows(store, GOOD)[-1]
         behind.available_at -= timedelta(minutes=30)

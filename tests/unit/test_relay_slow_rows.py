@@ -11,9 +11,10 @@ from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Dead, Failed
 from outbox_core.relay import Relay, sweep
-from tests.integration.relay.bench import Heard, until
-from tests.unit.relaying import QUICK, TABLE, put, rows
-from tests.unit.unreadable_store import UnreadableStore
+from tests.kit.memory import TABLE, UnreadableStore, put, rows
+from tests.kit.observing import Heard
+from tests.kit.settings import QUICK
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 TOPIC = "a.b.v1"

@@ -13,9 +13,10 @@ from outbox_core.relay import Relay, wakeups
 from outbox_core.store import BEGINNING, Claim, Leased
 from outbox_core.stores.memory.election import MemoryElection
 from outbox_core.table import TableName
-from tests.integration.relay.bench import Heard, until
-from tests.unit.kept_store import KeptStore
-from tests.unit.relaying import QUICK, TABLE, put, rows
+from tests.kit.memory import TABLE, KeptStore, put, rows
+from tests.kit.observing import Heard
+from tests.kit.settings import QUICK
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 TOPIC = "a.b.v1"

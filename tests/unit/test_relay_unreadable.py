@@ -12,7 +12,7 @@ from outbox_core.identifiers import uuid7
 from outbox_core.relay.unreadable import Unreadable
 from outbox_core.store import Claim, KeyId, Place
 from outbox_core.stores.memory.store import MemoryStore
-from tests.unit.relaying import TABLE
+from tests.kit.memory import TABLE
 
 SINCE: Place = (datetime(2026, 5, 1, tzinfo=UTC), 7)
 UNTIL: Place = (datetime(2026, 5, 2, tzinfo=UTC), 9)

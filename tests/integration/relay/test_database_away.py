@@ -17,7 +17,8 @@ from outbox_core.errors import StorageUnavailable
 from outbox_core.relay import Relay
 from tests.conftest import skipped_or_failed_when_missing
 from tests.integration.relay.broker import Broker
-from tests.integration.relay.trial import BACK_WITHIN, TABLE, Trial, until
+from tests.integration.relay.trial import BACK_WITHIN, TABLE, Trial
+from tests.kit.waiting import until
 from tests.services.postgres import PostgresServer
 from tests.services.session import Services
 

@@ -13,7 +13,9 @@ from outbox_core.errors import BrokerUnavailable, StorageError, StorageUnavailab
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import LeaderGained, Released
 from outbox_core.relay import Relay
-from tests.integration.relay.bench import TABLE, Bench, Gate, ignore, relay_tasks, until
+from tests.integration.relay.bench import TABLE, Bench, relay_tasks
+from tests.kit.gates import Gate, ignore
+from tests.kit.waiting import until
 from tests.services.proxy import FaultProxy
 
 pytestmark = pytest.mark.asyncio

@@ -13,7 +13,8 @@ import pytest
 
 from tests.conftest import skipped_or_failed_when_missing
 from tests.integration.relay.broker import Broker
-from tests.integration.relay.trial import Trial, until
+from tests.integration.relay.trial import Trial
+from tests.kit.waiting import until
 from tests.services.postgres import PostgresServer
 from tests.services.session import Services
 from tests.services.standby import StandbyServer

@@ -13,7 +13,9 @@ from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Claimed
 from outbox_core.relay.keys import MAX_HELD_IN_CLAIM
-from tests.integration.relay.bench import TOPIC, Bench, Gate, ignore, until
+from tests.integration.relay.bench import TOPIC, Bench
+from tests.kit.gates import Gate, ignore
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 

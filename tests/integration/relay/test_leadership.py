@@ -17,7 +17,9 @@ from outbox_core.errors import SchemaError
 from outbox_core.store import Claim
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
-from tests.integration.relay.trial import QUICK, TABLE, Trial, until
+from tests.integration.relay.trial import TABLE, Trial
+from tests.kit.settings import QUICK_TAKEOVER
+from tests.kit.waiting import until
 from tests.services.proxy import FaultProxy
 
 pytestmark = pytest.mark.asyncio
@@ -27,7 +29,8 @@ SLACK = 2.0
 
 
 @pytest.mark.parametrize(
-    ("fault", "within"), [(signal.SIGKILL, 0.5), (signal.SIGTERM, 0.5), (signal.SIGSTOP, QUICK["takeover"])]
+    ("fault", "within"),
+    [(signal.SIGKILL, 0.5), (signal.SIGTERM, 0.5), (signal.SIGSTOP, QUICK_TAKEOVER["takeover"])],
 )
 async def test_a_stand_by_takes_over(trial: Trial, fault: signal.Signals, within: float) -> None:
     async with trial.child() as leader:
@@ -56,7 +59,7 @@ async def test_a_stand_by_says_once_that_it_is_one(trial: Trial, caplog: pytest.
         await leader.until_leading()
         async with trial.running():
             await until(lambda: said() == 1, 5.0, "a line about standing by")
-            await asyncio.sleep(QUICK["takeover"] / 2)  # in which it campaigns four more times
+            await asyncio.sleep(QUICK_TAKEOVER["takeover"] / 2)  # in which it campaigns four more times
             leader.send(signal.SIGTERM)
             await until(lambda: bool(_gained(trial)), 5.0, "taking over")
             assert said() == 1
@@ -94,7 +97,7 @@ async def test_a_stand_by_takes_over_from_a_leader_that_the_network_cut_off(tria
             term = await trial.term()
             proxy.hold()
             await trial.enqueue(2)
-            await trial.until_published(4, QUICK["takeover"] + SLACK)
+            await trial.until_published(4, QUICK_TAKEOVER["takeover"] + SLACK)
             await proxy.wait_for(lambda p: p.requests.held > 0)
             assert await trial.term() == term + 1
             proxy.pass_through()

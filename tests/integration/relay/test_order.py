@@ -13,7 +13,9 @@ import pytest
 from outbox_core.message import Message
 from outbox_core.outbox import Outbox
 from tests.integration.relay.broker import Broker
-from tests.integration.relay.trial import QUICK, TABLE, Trial, until
+from tests.integration.relay.trial import TABLE, Trial
+from tests.kit.settings import QUICK_TAKEOVER
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 
@@ -89,7 +91,7 @@ async def test_what_follows_a_dead_message(trial: Trial, on_dead: str) -> None:
             assert trial.journal.delivered(key="k") == [*followers, *later]
             return
         await trial.until_published(2)
-        await asyncio.sleep(4 * QUICK["poll_interval"])
+        await asyncio.sleep(4 * QUICK_TAKEOVER["poll_interval"])
         assert sorted(trial.journal.delivered()) == keyless
         rows = await trial.rows()
         assert [rows[sequence]["attempts"] for sequence in followers + later] == [0] * 5
@@ -106,7 +108,7 @@ async def test_a_dead_head_blocks_its_key_for_the_next_leader_too(trial: Trial) 
     keyless = await trial.enqueue(1)
     async with trial.running(on_dead="block"):
         await trial.until_published(1)
-        await asyncio.sleep(3 * QUICK["poll_interval"])
+        await asyncio.sleep(3 * QUICK_TAKEOVER["poll_interval"])
     assert trial.journal.delivered() == keyless
 
 
@@ -147,10 +149,10 @@ async def test_a_new_leader_waits_for_the_leases_of_a_key(trial: Trial) -> None:
             assert sorted(trial.journal.delivered()) == keyless
             taken_over = time.monotonic()
             await trial.until_published(7, 8.0)
-    assert taken_over - leased_at < QUICK["lock_ttl"]
+    assert taken_over - leased_at < QUICK_TAKEOVER["lock_ttl"]
     assert trial.journal.delivered(key="k") == [*sequences, *later]
     first = trial.journal.read("dispatch", key="k")[0]
-    assert first["at"] - leased_at > QUICK["lock_ttl"] - 0.5
+    assert first["at"] - leased_at > QUICK_TAKEOVER["lock_ttl"] - 0.5
     rows = await trial.rows()
     assert [rows[sequence]["attempts"] for sequence in later] == [1, 1]
 

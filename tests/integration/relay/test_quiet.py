@@ -15,7 +15,10 @@ from outbox_core.relay.claimer import Claimer
 from outbox_core.store import Claim, Leased
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
-from tests.integration.relay.bench import QUICK, TABLE, Bench, ignore, until
+from tests.integration.relay.bench import TABLE, Bench
+from tests.kit.gates import ignore
+from tests.kit.settings import QUICK_POSTGRES
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 
@@ -55,7 +58,7 @@ async def test_a_leader_that_looks_in_vain_writes_nothing(bench: Bench) -> None:
         )
         return value
 
-    settings = QUICK | {"poll_interval": 0.01}
+    settings = QUICK_POSTGRES | {"poll_interval": 0.01}
     async with Relay(lambda: store, table=TABLE, dispatcher=ignore, observers=[bench.heard], **settings):
         await until(lambda: bool(bench.heard.of(LeaderGained)))
         first, before = store.claims, await next_transaction()

@@ -12,7 +12,9 @@ import pytest
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Reconnecting
 from outbox_core.relay import aside
-from tests.integration.relay.bench import TABLE, Bench, Gate, ignore, until
+from tests.integration.relay.bench import TABLE, Bench
+from tests.kit.gates import Gate, ignore
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 

@@ -10,7 +10,9 @@ from outbox_core.message import Message
 from outbox_core.observer import Dead, Failed, Reconnecting
 from outbox_core.relay import reach, sweep
 from outbox_core.relay.settings import RelaySettings
-from tests.integration.relay.bench import TABLE, TOPIC, Bench, ignore, until
+from tests.integration.relay.bench import TABLE, TOPIC, Bench
+from tests.kit.gates import ignore
+from tests.kit.waiting import until
 from tests.services.proxy import FaultProxy
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(120)]
