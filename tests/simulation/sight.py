@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from outbox_core.meta import Meta
-from outbox_core.store import Row
 from outbox_core.stores.memory import MemoryRow, MemoryTable
 from outbox_core.table import TableName
+from tests.kit.deliveries import LeasedRow
 from tests.simulation.record import Record
 
 
@@ -44,7 +44,7 @@ class Sight:
             if wanted == step and place == [table, key] and overtaken < sequence:
                 event.set()
 
-    def leased(self, table: TableName, memory: MemoryTable, rows: Sequence[Row]) -> None:
+    def leased(self, table: TableName, memory: MemoryTable, rows: Sequence[LeasedRow]) -> None:
         """Rows were leased at this very moment: nothing was committed in between."""
         keys = {row.key_id: memory.of_key(row.key_id) for row in rows if row.key_id is not None}
         for row in rows:

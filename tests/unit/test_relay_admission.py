@@ -6,7 +6,6 @@ import asyncio
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -15,9 +14,11 @@ from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
-from outbox_core.store import Claim, Leased, Row
+from outbox_core.store import Claim, Leased
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.table import TableName
+from tests.kit.deliveries import Delivery
+from tests.kit.deliveries import claim as terms_of_a_claim
 from tests.kit.memory import KeptStore
 
 TABLE = TableName("public", "orders_outbox")
@@ -98,7 +99,7 @@ async def test_a_row_that_another_has_by_now_leaves_the_hand() -> None:
     ahead = timedelta()
     store = MemoryStore(lambda: datetime.now(UTC) + ahead)
     await write(store, messages=2, keys=1)
-    taken, met = list[Row](), asyncio.Event()
+    taken, met = list[Delivery](), asyncio.Event()
 
     class Frozen(MemoryStore):
         async def claim(self, table: TableName, claim: Claim) -> Leased:
@@ -106,7 +107,7 @@ async def test_a_row_that_another_has_by_now_leaves_the_hand() -> None:
             leased = await super().claim(table, claim)
             if leased.count and not taken:
                 ahead += timedelta(seconds=claim.lock_ttl + 1)
-                other = Claim(token=uuid4(), term=None, limit=1, max_bytes=10**6, lock_ttl=60.0)
+                other = terms_of_a_claim(limit=1)
                 taken.extend((await store.claim(table, other)).rows())
                 met.set()
             return leased

@@ -10,7 +10,7 @@ import pytest
 from outbox_core.relay import clock
 from outbox_core.relay.floors import Floors
 from outbox_core.store import KeyId, Predecessor, Tick
-from tests.unit.test_relay_keys import NIL, row
+from tests.kit.deliveries import NIL, delivery
 
 K: KeyId = (NIL, "k")
 OTHER: KeyId = (NIL, "other")
@@ -102,13 +102,13 @@ def test_what_was_looked_at_need_not_be_again() -> None:
 def test_what_goes_back_is_looked_at_again() -> None:
     floors = dear()
     floors.verified({K: 7}, {})
-    floors.lower([row(5), row(6), row(3, "other"), row(1, None)])
+    floors.lower([delivery(5, "k"), delivery(6, "k"), delivery(3, "other"), delivery(1)])
     assert floors.of([K, OTHER]) == {K: 4}
 
 
 def test_what_went_back_while_a_claim_was_under_way_is_not_seen_by_its_look() -> None:
     floors = dear()
-    floors.lower([row(5)])
+    floors.lower([delivery(5, "k")])
     floors.verified({K: 7}, {})
     assert floors.of([K]) == {}
     floors.sent()

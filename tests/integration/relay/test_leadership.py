@@ -8,16 +8,15 @@ import os
 import signal
 import time
 from typing import Any
-from uuid import uuid4
 
 import asyncpg
 import pytest
 
 from outbox_core.errors import SchemaError
-from outbox_core.store import Claim
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 from tests.integration.relay.trial import TABLE, Trial
+from tests.kit.deliveries import claim
 from tests.kit.settings import QUICK_TAKEOVER
 from tests.kit.waiting import until
 from tests.services.proxy import FaultProxy
@@ -144,7 +143,7 @@ async def test_a_deposed_leader_claims_nothing(trial: Trial) -> None:
         old = await election.campaign()
         new = await election.campaign()
         assert (old, new) == (1, 2)
-        terms = {term: (await store.claim(table, _claim(term))).count for term in (old, None, new)}
+        terms = {term: (await store.claim(table, claim(term=term))).count for term in (old, None, new)}
         assert terms[old] == 0
         assert terms[None] == 3
         assert await election.heartbeat(1) is False
@@ -239,10 +238,6 @@ async def _connect(trial: Trial) -> Any:
     return await asyncpg.connect(
         trial.dsn, timeout=5, command_timeout=5, server_settings={"application_name": "outbox:test"}
     )
-
-
-def _claim(term: int | None) -> Claim:
-    return Claim(token=uuid4(), term=term, limit=10, max_bytes=1_000_000, lock_ttl=60.0)
 
 
 async def test_workers_side_by_side_lose_nothing_and_repeat_nothing(trial: Trial) -> None:
