@@ -10,11 +10,11 @@ import pytest
 
 from outbox_core.message import Message
 from outbox_core.outbox import Outbox
-from outbox_core.relay import reach
 from outbox_core.store import Claim, Leased, Tick
 from outbox_core.table import TableName
 from tests.kit.brokers import UnavailableBroker
 from tests.kit.memory import TABLE, put, rows
+from tests.kit.tuning import tune
 from tests.simulation.scene import AWAY, GOOD, TIMEOUT, Passing, Scene, play
 
 OPEN_SECONDS = 60
@@ -50,8 +50,7 @@ class Dear(Passing):
 def test_a_late_commit_is_not_left_to_the_next_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sweep is past the message's place when that appears. Claims that read on went back for it, and the end of
     the sweep does not take them past it."""
-    monkeypatch.setattr(reach, "_FIRST_SPAN", 40)
-    monkeypatch.setattr(reach, "_LEAST_SPAN", 10)
+    tune(monkeypatch, first_span=40, least_span=10)
 
     async def scenario(scene: Scene[Dear]) -> None:
         store = scene.store

@@ -14,25 +14,25 @@ from outbox_core.dispatchers.router import Router
 from outbox_core.errors import BrokerUnavailable, StorageTimeout
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
-from outbox_core.relay import Relay, keys, reach
-from outbox_core.relay.wakeups import MAX_SWEEP_SECONDS
+from outbox_core.relay import Relay
 from outbox_core.store import Claim, KeyId, Leased, Predecessor, Span
 from outbox_core.table import TableName
 from tests.kit.brokers import UnavailableBroker
 from tests.kit.memory import TABLE, put, rows
+from tests.kit.tuning import constant, tune
 from tests.simulation.scene import AWAY, GOOD, LOCK_TTL, TIMEOUT, Passing, Scene, SlowStore, play
 
 BAD, FLAPPING = "bad.b.v1", "flapping.b.v1"
 PAUSE = 2.0
 """The longest between two tries of the database."""
+MAX_RESCAN_SECONDS: float = constant("max_rescan_seconds")
 
 
 def test_a_destination_that_comes_and_goes_behind_one_that_is_away_keeps_nobody_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each time it is back, everything is looked at again: not by the claims that others wait for."""
-    monkeypatch.setattr(reach, "_FIRST_SPAN", 200)
-    monkeypatch.setattr(reach, "_LEAST_SPAN", 20)
+    tune(monkeypatch, first_span=200, least_span=20)
     tries = 0
 
     async def flapping(_: DispatchedMessage) -> None:
@@ -80,9 +80,9 @@ def test_an_undo_that_is_broken_off_keeps_nobody_waiting_and_is_given_up_in_the_
         assert max(waits) < TIMEOUT + PAUSE + 1.0
         *undone, last = scene.store.broken_off
         assert len(undone) > 1
-        assert all(later - earlier > MAX_SWEEP_SECONDS for earlier, later in pairwise((*undone, last)))
+        assert all(later - earlier > MAX_RESCAN_SECONDS for earlier, later in pairwise((*undone, last)))
         # When the leases of that claim have ended there is nothing to undo any more.
-        assert last < began + LOCK_TTL + MAX_SWEEP_SECONDS + 3 * (TIMEOUT + PAUSE)
+        assert last < began + LOCK_TTL + MAX_RESCAN_SECONDS + 3 * (TIMEOUT + PAUSE)
 
     play(SlowUndo, scenario)
 
@@ -115,7 +115,7 @@ def test_a_review_that_is_broken_off_keeps_nobody_waiting_and_asks_for_fewer_key
             await asyncio.sleep(0.5)
             assert all(row.last_error for row in rows(store))
             store.is_slow = True
-            waits = await scene.waits(MAX_SWEEP_SECONDS - PAUSE)
+            waits = await scene.waits(MAX_RESCAN_SECONDS - PAUSE)
             assert (store.asked, len(store.broken_off)) == ([60], 1)
             waits += await scene.waits(100.0)
         assert store.asked[1] == 50
@@ -136,7 +136,7 @@ def test_a_sweep_gets_past_a_row_that_fills_a_slice_alone_and_goes_back(
     monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     """Its key is held, and there are more of those than a claim is told of."""
-    monkeypatch.setattr(keys, "MAX_HELD_IN_CLAIM", 1)
+    tune(monkeypatch, max_held_keys_in_claim=1)
 
     async def scenario(scene: Scene[Timed]) -> None:
         store, arrived = scene.store, set[object]()

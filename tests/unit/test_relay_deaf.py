@@ -20,6 +20,7 @@ from tests.kit.brokers import ManagedBroker
 from tests.kit.memory import OTHER, TABLE, put, rows
 from tests.kit.observing import Heard
 from tests.kit.settings import QUICK
+from tests.kit.tuning import tune
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
@@ -83,7 +84,7 @@ async def test_a_relay_is_gone_in_its_time(where: str, caplog: pytest.LogCapture
 async def test_a_dispatcher_that_does_not_open_is_an_error_in_its_time(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("outbox_core.relay.run.OPENING_SECONDS", 0.3)
+    tune(monkeypatch, opening_seconds=0.3)
     deaf = Deaf("opening")
     try:
         async with asyncio.timeout(5.0):

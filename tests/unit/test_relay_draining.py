@@ -8,9 +8,10 @@ import pytest
 
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
-from outbox_core.relay import Relay, reach
+from outbox_core.relay import Relay
 from tests.kit.brokers import UnavailableBroker
 from tests.kit.memory import TABLE, KeptStore, put, rows
+from tests.kit.tuning import tune
 from tests.simulation.scene import AWAY, GOOD, Passing, Scene, play
 
 TOPIC = "a.b.v1"
@@ -39,8 +40,7 @@ async def test_it_waits_for_a_key_whose_second_message_was_due_first(others: int
 
 def test_it_waits_for_the_end_of_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     """What lies behind could not be read in time, and is left to slices."""
-    monkeypatch.setattr(reach, "_FIRST_SPAN", 800)
-    monkeypatch.setattr(reach, "_LEAST_SPAN", 20)
+    tune(monkeypatch, first_span=800, least_span=20)
 
     async def scenario(scene: Scene[Passing]) -> None:
         await put(scene.store, *(Message(AWAY, number) for number in range(900)))

@@ -11,10 +11,12 @@ import pytest
 from outbox_core.dispatcher import Dispatcher
 from outbox_core.errors import ConfigError
 from outbox_core.meta import DispatchedMessage
-from outbox_core.relay.leaves import MOST_TOPICS
 from outbox_core.routes import MOST_ROUTERS
 from tests.kit.brokers import SilentBroker
 from tests.kit.deliveries import breaker, delivery, destination, destinations
+from tests.kit.tuning import constant
+
+MOST_TOPICS: int = constant("most_topics")
 
 
 class Parity:

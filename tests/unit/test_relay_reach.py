@@ -13,7 +13,7 @@ from outbox_core.errors import BrokerUnavailable, StorageTimeout
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Dead, Failed, Reconnecting
-from outbox_core.relay import Relay, keys, reach, sweep
+from outbox_core.relay import Relay
 from outbox_core.store import Claim, Leased, Place
 from outbox_core.stores.memory.store import MemoryStore
 from outbox_core.table import TableName
@@ -21,6 +21,7 @@ from tests.kit.brokers import UnavailableBroker
 from tests.kit.memory import TABLE, UnreadableStore, put, rows
 from tests.kit.observing import Heard
 from tests.kit.settings import QUICK
+from tests.kit.tuning import begin_rescans_with_span, tune
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
@@ -48,8 +49,7 @@ class Slow(MemoryStore):
 async def test_a_destination_that_is_away_with_very_many_messages_keeps_nobody_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reach, "_FIRST_SPAN", 1_000)
-    monkeypatch.setattr(reach, "_LEAST_SPAN", 100)
+    tune(monkeypatch, first_span=1_000, least_span=100)
     store, arrived = Slow(), 0
 
     async def good(_: DispatchedMessage) -> None:
@@ -77,9 +77,7 @@ async def test_a_destination_that_is_away_with_very_many_messages_keeps_nobody_w
 async def test_a_drain_ends_behind_very_many_messages_for_a_destination_that_is_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reach, "_FIRST_SPAN", 400)
-    monkeypatch.setattr(reach, "_LEAST_SPAN", 100)
-    monkeypatch.setattr(reach, "_QUICK", 0)
+    tune(monkeypatch, first_span=400, least_span=100, quick_claim_share=0)
     store, arrived = Slow(), 0
 
     async def good(_: DispatchedMessage) -> None:
@@ -102,14 +100,9 @@ async def test_what_appears_behind_is_found_while_a_destination_is_tried_again_a
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each time a message for it is looked for from the beginning; the sweep that finds others must come further."""
-    made = sweep.Sweep.__init__
-
-    def in_small_slices(self: sweep.Sweep, size: reach.Reach) -> None:
-        made(self, size)
-        size.span = 10  # a whole sweep takes longer than it takes until the destination is tried again
-
-    monkeypatch.setattr(reach, "_QUICK", 0)
-    monkeypatch.setattr(sweep.Sweep, "__init__", in_small_slices)
+    tune(monkeypatch, quick_claim_share=0)
+    # A whole rescan takes longer than it takes until the destination is tried again.
+    begin_rescans_with_span(monkeypatch, 10)
     store, arrived, away = MemoryStore(), 0, UnavailableBroker(answers_probes=True)
 
     async def good(_: DispatchedMessage) -> None:
@@ -153,7 +146,7 @@ async def test_a_row_that_cannot_be_read_in_time_is_put_off_and_the_others_go_on
     age: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An old one is passed by claims that go on to what is new: only sweeps come upon it."""
-    monkeypatch.setattr(sweep, "MAX_SWEEP_SECONDS", 0.3)
+    tune(monkeypatch, max_slice_pause_seconds=0.3)
     store, heard, got = UnreadableStore(), Heard(), list[int]()
     store.error = StorageTimeout
 
@@ -234,7 +227,7 @@ async def test_a_slow_key_with_many_messages_keeps_nobody_else_waiting() -> None
 async def test_more_held_keys_than_a_claim_can_be_told_keep_nobody_else_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(keys, "MAX_HELD_IN_CLAIM", 20)
+    tune(monkeypatch, max_held_keys_in_claim=20)
     store, got = MemoryStore(), list[object]()
     held, followers = 100, 30
 

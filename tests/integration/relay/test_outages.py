@@ -11,13 +11,14 @@ from outbox_core.dispatcher import Dispatcher
 from outbox_core.errors import BrokerUnavailable
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import BreakerClosed, BreakerOpened, Claimed, Dead, Failed
-from outbox_core.relay.leaves import PROBE_SECONDS
 from tests.integration.relay.bench import Bench
 from tests.kit.brokers import KINDS, Broker, ProbingBroker
 from tests.kit.settings import FEW_ATTEMPTS
+from tests.kit.tuning import constant
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
+PROBE_SECONDS: float = constant("probe_seconds")
 
 
 @pytest.mark.parametrize("rows", [1, 2, 20])
