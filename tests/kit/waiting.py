@@ -20,10 +20,17 @@ async def until(condition: Condition, timeout: float = 20.0, what: str = "the co
     return time.monotonic() - began
 
 
-async def quiet_for(seconds: float, forbidden: Condition, what: str = "the forbidden condition") -> None:
+async def quiet_for(
+    seconds: float,
+    forbidden: Condition,
+    what: str = "the forbidden condition",
+    *,
+    every: float = _POLL_SECONDS,
+) -> None:
     """Let time pass in which something must not happen; fails at once when it does.
 
-    For tests in which the passage of time is the point. One that waits for an effect takes `until`.
+    For tests in which the passage of time is the point. One that waits for an effect takes `until`. The condition is
+    checked ``every`` so many seconds, and once more at the end.
     """
     began = time.monotonic()
     while True:
@@ -31,7 +38,7 @@ async def quiet_for(seconds: float, forbidden: Condition, what: str = "the forbi
         assert not await _holds(forbidden), f"{what} came true after {late:.2f} of {seconds:g} quiet seconds"
         if late >= seconds:
             return
-        await asyncio.sleep(_POLL_SECONDS)
+        await asyncio.sleep(every)
 
 
 async def _holds(condition: Condition) -> bool:

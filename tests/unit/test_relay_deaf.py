@@ -21,7 +21,7 @@ from tests.kit.memory import OTHER, TABLE, put, rows
 from tests.kit.observing import Heard
 from tests.kit.settings import QUICK
 from tests.kit.tuning import tune
-from tests.kit.waiting import until
+from tests.kit.waiting import quiet_for, until
 
 pytestmark = pytest.mark.asyncio
 
@@ -131,8 +131,7 @@ async def test_the_end_of_the_event_loop_does_not_close_it_before_the_relay_does
     async with told.opened(managed):
         (keeper,) = [task for task in asyncio.all_tasks() if task.get_name() == "outbox-dispatcher"]
         keeper.cancel()
-        done, _ = await asyncio.wait({keeper}, timeout=0.05)
-        assert not done
+        await quiet_for(0.05, keeper.done)
         assert (told.cancelled, len(managed.tasks)) == (1, 1)
     assert (told.crashes, len(managed.tasks)) == ([], 2)
 
@@ -141,17 +140,17 @@ async def test_who_cancels_it_again_closes_it_and_that_is_a_crash() -> None:
     managed, told = ManagedBroker(), Told()
     async with told.opened(managed):
         (keeper,) = [task for task in asyncio.all_tasks() if task.get_name() == "outbox-dispatcher"]
-        for _ in range(2):
-            keeper.cancel()
-            await asyncio.wait({keeper}, timeout=0.05)
-        assert keeper.done()
+        keeper.cancel()
+        await quiet_for(0.05, keeper.done)
+        keeper.cancel()
+        await until(keeper.done)
         assert [str(error) for error in told.crashes] == ["the dispatcher was closed by somebody else"]
 
 
 @pytest.mark.parametrize("group", ["anyio", "asyncio"])
 async def test_a_dispatcher_whose_own_task_dies_ends_the_relay_with_its_error(group: str) -> None:
     async def reader() -> None:
-        await asyncio.sleep(0.05)
+        await until(lambda: relay.state == "running")
         raise OSError("the connection's reader died")
 
     class Reading(ManagedBroker):
@@ -179,7 +178,7 @@ async def test_a_dispatcher_whose_own_task_dies_ends_the_relay_with_its_error(gr
 async def test_a_stop_in_the_moment_the_opening_ends_leaves_nothing_open() -> None:
     class Slow(ManagedBroker):
         async def __aenter__(self) -> ManagedBroker:
-            await asyncio.sleep(0.05)
+            await until(lambda: relay._run is not None)
             assert relay._run is not None
             asyncio.get_running_loop().call_soon(relay._run.request_stop, 0.5)  # as a signal's handler would
             return await super().__aenter__()
@@ -196,7 +195,7 @@ async def test_what_opens_after_its_time_is_closed_and_not_used() -> None:
     class Late(ManagedBroker):
         async def __aenter__(self) -> ManagedBroker:
             with suppress(asyncio.CancelledError):  # as if a broker that is away were no error
-                await asyncio.sleep(10.0)
+                await asyncio.Event().wait()
             return await super().__aenter__()
 
     late = Late()

@@ -18,7 +18,7 @@ from outbox_core.table import TableName
 from tests.integration.relay.trial import TABLE, Trial
 from tests.kit.deliveries import claim
 from tests.kit.settings import QUICK_TAKEOVER
-from tests.kit.waiting import until
+from tests.kit.waiting import quiet_for, until
 from tests.services.proxy import FaultProxy
 
 pytestmark = pytest.mark.asyncio
@@ -58,7 +58,8 @@ async def test_a_stand_by_says_once_that_it_is_one(trial: Trial, caplog: pytest.
         await leader.until_leading()
         async with trial.running():
             await until(lambda: said() == 1, 5.0, "a line about standing by")
-            await asyncio.sleep(QUICK_TAKEOVER["takeover"] / 2)  # in which it campaigns four more times
+            # It campaigns four more times.
+            await quiet_for(QUICK_TAKEOVER["takeover"] / 2, lambda: said() > 1, "a second line")
             leader.send(signal.SIGTERM)
             await until(lambda: bool(_gained(trial)), 5.0, "taking over")
             assert said() == 1

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.relay.trial import Trial
 from tests.kit.settings import QUICK_TAKEOVER
-from tests.kit.waiting import until
+from tests.kit.waiting import quiet_for, until
 from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import Database
 from tests.services.proxy import FaultProxy
@@ -103,7 +103,7 @@ async def test_two_relays_behind_a_pooler_do_not_both_lead(
     async with trial.running(dsn), trial.running(dsn):
         for _ in range(5):
             await trial.enqueue(4)
-            await asyncio.sleep(0.2)
+            await quiet_for(0.2, lambda: len(trial.journal.events("LeaderGained")) > 2, "a third leadership")
         await trial.until_published(20)
     assert len(trial.journal.delivered()) == 20
     assert await trial.term() <= 2
