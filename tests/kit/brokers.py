@@ -123,3 +123,13 @@ class SilentBroker:
 
     async def dispatch(self, message: DispatchedMessage, /) -> None:
         pass
+
+
+async def unavailable(message: DispatchedMessage) -> None:
+    """A destination that refuses every message and cannot be probed."""
+    raise BrokerUnavailable("the connection was refused")
+
+
+async def never_answer(message: DispatchedMessage) -> None:
+    """A destination that never answers and cannot be probed."""
+    await asyncio.Event().wait()

@@ -1,6 +1,9 @@
-"""The kit itself: what it waits for, what it forbids, and whether its table is of the present source."""
+"""The kit itself: what it waits for and forbids, whether its table is of the present source, and who uses it."""
 
 from __future__ import annotations
+
+import ast
+from pathlib import Path
 
 import pytest
 
@@ -52,3 +55,28 @@ def test_each_constant_is_there_and_can_be_changed(name: str, monkeypatch: pytes
         tune(patched, **{name: before + 1})
         assert constant(name) == before + 1
     assert constant(name) == before
+
+
+@pytest.mark.parametrize("level", ["kit", "unit", "contract", "simulation"])
+def test_tests_without_servers_import_nothing_from_those_on_servers(level: str) -> None:
+    folder = Path(__file__).parents[1] / level
+    found = [
+        f"{path.relative_to(folder)} imports {node.module}"
+        for path in sorted(folder.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests.integration")
+    ]
+    assert found == []
+
+
+def test_only_the_kit_builds_rows_claims_and_their_answers() -> None:
+    folder = Path(__file__).parents[1] / "unit"
+    found = [
+        f"{path.relative_to(folder)}:{node.lineno} builds {node.func.id}"
+        for path in sorted(folder.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in {"Claim", "Delivery", "Leased", "LeasedRow", "Row"}
+    ]
+    assert found == []

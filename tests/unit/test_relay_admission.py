@@ -17,8 +17,10 @@ from outbox_core.relay import Relay
 from outbox_core.store import Claim, Leased
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.table import TableName
+from tests.kit.brokers import never_answer
 from tests.kit.deliveries import Delivery
 from tests.kit.deliveries import claim as terms_of_a_claim
+from tests.kit.gates import ignore
 from tests.kit.memory import KeptStore
 
 TABLE = TableName("public", "orders_outbox")
@@ -81,16 +83,12 @@ async def test_a_stop_undoes_a_claim_whose_answer_was_lost() -> None:
             lost.set()
 
     await write(store)
-    relay = Relay(store.connect, table=TABLE, dispatcher=nowhere, observers=[hear], backoff_base=5.0)
+    relay = Relay(store.connect, table=TABLE, dispatcher=never_answer, observers=[hear], backoff_base=5.0)
     async with asyncio.timeout(SECONDS):
         await relay.start()
         await lost.wait()
         await relay.stop(1.0)
     assert all(row.lock_token is None and row.attempts == 0 for row in store.table(TABLE).rows.values())
-
-
-async def nowhere(_: DispatchedMessage) -> None:
-    await asyncio.Event().wait()
 
 
 @pytest.mark.asyncio
@@ -112,18 +110,14 @@ async def test_a_row_that_another_has_by_now_leaves_the_hand() -> None:
                 met.set()
             return leased
 
-    relay = Relay(lambda: Frozen(database=store.database), table=TABLE, dispatcher=nothing)
+    relay = Relay(lambda: Frozen(database=store.database), table=TABLE, dispatcher=ignore)
     async with asyncio.timeout(SECONDS):
         drained = asyncio.ensure_future(relay.drain(timeout=10 * SECONDS))
         await met.wait()
         await store.release(TABLE, [(row.id, row.token) for row in taken], restamp=False)
         await drained
-        await Relay(store.connect, table=TABLE, dispatcher=nothing).drain(timeout=SECONDS)
+        await Relay(store.connect, table=TABLE, dispatcher=ignore).drain(timeout=SECONDS)
     assert all(row.published_at is not None for row in store.table(TABLE).rows.values())
-
-
-async def nothing(_: DispatchedMessage) -> None:
-    pass
 
 
 @pytest.mark.asyncio

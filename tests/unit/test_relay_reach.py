@@ -17,7 +17,7 @@ from outbox_core.relay import Relay
 from outbox_core.store import Claim, Leased, Place
 from outbox_core.stores.memory.store import MemoryStore
 from outbox_core.table import TableName
-from tests.kit.brokers import UnavailableBroker
+from tests.kit.brokers import UnavailableBroker, unavailable
 from tests.kit.memory import TABLE, UnreadableStore, put, rows
 from tests.kit.observing import Heard
 from tests.kit.settings import QUICK
@@ -84,12 +84,9 @@ async def test_a_drain_ends_behind_very_many_messages_for_a_destination_that_is_
         nonlocal arrived
         arrived += 1
 
-    async def away(_: DispatchedMessage) -> None:
-        raise BrokerUnavailable("gone")
-
     await put(store, *(Message(AWAY, number) for number in range(1_500)))
     await put(store, *(Message(GOOD, number) for number in range(20)))
-    router = Router({"good.**": good, "away.**": away})
+    router = Router({"good.**": good, "away.**": unavailable})
     settings = QUICK | {"backoff_base": 60.0, "backoff_cap": 60.0}
     await Relay(lambda: store, table=TABLE, dispatcher=router, **settings).drain()
     assert store.timeouts

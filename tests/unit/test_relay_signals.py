@@ -15,6 +15,7 @@ from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
 from outbox_core.stores.memory.store import MemoryStore
+from tests.kit.gates import ignore
 from tests.kit.memory import TABLE, put
 from tests.kit.settings import QUICK
 from tests.kit.waiting import until
@@ -40,10 +41,6 @@ async def running(relay: Relay, grace: float) -> asyncio.Task[None]:
     task = asyncio.create_task(relay.run(grace=grace))
     await until(lambda: relay.state == "running")
     return task
-
-
-async def ignore(message: DispatchedMessage) -> None:
-    pass
 
 
 @pytest.mark.usefixtures("handlers")

@@ -6,8 +6,6 @@ import time
 
 import pytest
 
-from outbox_core.errors import BrokerUnavailable
-from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import BreakerOpened, LeaderGained, Published
 from outbox_core.relay import Relay
 from outbox_core.relay.claimer import Claimer
@@ -15,6 +13,7 @@ from outbox_core.store import Claim, Leased
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 from tests.integration.relay.bench import TABLE, Bench
+from tests.kit.brokers import unavailable
 from tests.kit.gates import ignore
 from tests.kit.settings import QUICK_POSTGRES
 from tests.kit.waiting import quiet_for, until
@@ -77,12 +76,9 @@ async def test_hints_are_no_reason_to_hurry_while_the_only_destination_is_away(
         rounds += 1
         return await step(claimer)
 
-    async def away(_: DispatchedMessage) -> None:
-        raise BrokerUnavailable("gone")
-
     monkeypatch.setattr(Claimer, "step", counted)
     slow = {"poll_interval": 5.0, "backoff_base": 60.0, "backoff_cap": 60.0}
-    async with bench.relay(away, **slow) as relay:
+    async with bench.relay(unavailable, **slow) as relay:
         await bench.enqueue(1)
         await until(lambda: bool(bench.heard.of(BreakerOpened)))
         rounds = 0
