@@ -137,7 +137,7 @@ def breaker(patience: float = 30.0) -> Breaker:
 
 
 def destination(dispatcher: Dispatcher | None = None, its_breaker: Breaker | None = None) -> Leaf:
-    """A destination that reports its changes to no one."""
+    """A destination whose changes are not reported."""
     return Leaf(dispatcher or SilentBroker(), its_breaker or breaker(), lambda _: None)
 
 

@@ -53,7 +53,7 @@ def tune(monkeypatch: pytest.MonkeyPatch, **values: object) -> None:
 
 
 def begin_claims_with_span(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    """Let claims read so many rows far from the start, as after claims that timed out."""
+    """Limit claims to a span of ``rows`` from the start, as after claims that timed out."""
     made = reach.Reach.__init__
 
     def short(self: reach.Reach, *arguments: Any) -> None:
@@ -64,7 +64,7 @@ def begin_claims_with_span(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
 
 
 def begin_rescans_with_span(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    """Let slices of a rescan read so many rows far from the start."""
+    """Limit the slices of a rescan to a span of ``rows`` from the start."""
     made = sweep.Sweep.__init__
 
     def in_small_slices(self: sweep.Sweep, size: reach.Reach) -> None:
@@ -82,7 +82,7 @@ class Clock:
 
 
 def stop_clock(monkeypatch: pytest.MonkeyPatch, now: float = 0.0) -> Clock:
-    """Put the relay's clock in the hands of the test."""
+    """Stop the relay's clock for the rest of the test, which sets it by hand."""
     stopped = Clock(now)
     monkeypatch.setattr(clock, "now", lambda: stopped.now)
     return stopped

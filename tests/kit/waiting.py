@@ -30,7 +30,7 @@ async def quiet_for(
     """Let time pass in which something must not happen; fails at once when it does.
 
     For tests in which the passage of time is the point. One that waits for an effect takes `until`. The condition is
-    checked ``every`` so many seconds, and once more at the end.
+    checked at intervals of ``every`` seconds, and once more at the end.
     """
     began = time.monotonic()
     while True:

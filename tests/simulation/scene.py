@@ -30,7 +30,7 @@ class SlowStore(MemoryStore):
         self.broken_off: list[float] = []
 
     async def spend(self, seconds: float) -> None:
-        """Keep the database busy for so many seconds, no longer than the timeout."""
+        """Keep the database busy for ``seconds``, no longer than the timeout."""
         await asyncio.sleep(min(seconds, TIMEOUT))
         if seconds > TIMEOUT:
             self.broken_off.append(asyncio.get_running_loop().time())
@@ -52,7 +52,7 @@ class Scene(Generic[S]):
         self._arrived.set()
 
     async def arrival(self, seconds: float) -> None:
-        """A message reaches the healthy destination in so many seconds, or has."""
+        """Wait until a message has reached the healthy destination; fails after ``seconds``."""
         async with asyncio.timeout(seconds):
             await self._arrived.wait()
 
