@@ -6,7 +6,7 @@ import re
 
 from outbox_core.observers.json_lines import name_of
 from tests.docs import markdown
-from tests.unit.observers.samples import every_event, kinds
+from tests.kit.samples import every_event, kinds
 from tests.unit.observers.test_json_lines import written
 
 PAGE = (markdown.REPOSITORY / "docs" / "how-to" / "observability.md").read_text(encoding="utf-8")

@@ -7,7 +7,9 @@ from datetime import timedelta
 import pytest
 
 from tests.faults.servers import ClockedPostgres
-from tests.integration.relay.bench import Bench, ignore, prepared, until
+from tests.integration.relay.bench import Bench, prepared
+from tests.kit.gates import ignore
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 HOUR = 3600.0

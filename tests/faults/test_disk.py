@@ -11,7 +11,9 @@ import asyncpg
 import pytest
 
 from outbox_core.observer import Claimed, Reconnecting
-from tests.integration.relay.bench import TABLE, Bench, ignore, prepared, until
+from tests.integration.relay.bench import TABLE, Bench, prepared
+from tests.kit.gates import ignore
+from tests.kit.waiting import until
 from tests.services.account import unprivileged
 from tests.services.postgres import PostgresServer
 

@@ -14,7 +14,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from outbox_core.observer import BreakerClosed, BreakerOpened, Failed
 from outbox_kafka import KafkaDispatcher, from_record
 from tests.conftest import skipped_or_failed_when_missing
-from tests.integration.relay.bench import TOPIC, prepared, until
+from tests.integration.relay.bench import TOPIC, prepared
+from tests.kit.waiting import until
 from tests.services.kafka import KafkaServer
 from tests.services.postgres import Database
 from tests.services.session import Services

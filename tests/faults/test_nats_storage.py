@@ -13,7 +13,8 @@ from nats.aio.client import Client
 from outbox_core.observer import BreakerClosed, BreakerOpened, Failed
 from outbox_nats import NatsDispatcher
 from tests.conftest import skipped_or_failed_when_missing
-from tests.integration.relay.bench import TOPIC, prepared, until
+from tests.integration.relay.bench import TOPIC, prepared
+from tests.kit.waiting import until
 from tests.services.nats import NatsServer
 from tests.services.postgres import Database
 from tests.services.session import Services

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -13,7 +12,7 @@ import pytest_asyncio
 
 from outbox_core.message import Message
 from outbox_core.outbox import Outbox
-from outbox_core.store import Claim, Failure, Lease, Row
+from outbox_core.store import Failure, Lease
 from outbox_core.stores.postgres.sql import query
 from outbox_core.table import TableName
 from tests.faults import roles, telling
@@ -23,6 +22,8 @@ from tests.faults.test_checker import GOOD, LEASED, OTHERS, PUBLISHED, TTL, hone
 from tests.faults.trail import Step, stale_writes
 from tests.faults.trial import TRAIL, step_of
 from tests.integration.relay.journal import Journal
+from tests.kit.deliveries import LeasedRow
+from tests.kit.deliveries import claim as terms_of_a_claim
 from tests.services.postgres import PostgresServer
 
 TAKEN = Step("a1", "r1", "leased", "leased", "t1", "t2", 6.0, row="a1")
@@ -141,13 +142,13 @@ class Scene:
         self.store = store
         self.journal = journal
 
-    async def lease(self, lock_ttl: float = TTL) -> Row:
+    async def lease(self, lock_ttl: float = TTL) -> LeasedRow:
         """The one message; with 0 s, also when somebody has it."""
-        claim = Claim(token=uuid4(), term=None, limit=1, max_bytes=1_000_000, lock_ttl=lock_ttl)
+        claim = terms_of_a_claim(limit=1, lock_ttl=lock_ttl)
         (row,) = (await self.store.claim(OUTBOX, claim)).rows()
         return row
 
-    async def publish(self, row: Row, *, delete: bool) -> set[Lease]:
+    async def publish(self, row: LeasedRow, *, delete: bool) -> set[Lease]:
         return await self.store.publish(OUTBOX, [row.lease], delete=delete)
 
     async def clean(self) -> None:

@@ -8,7 +8,8 @@ import pytest
 import pytest_asyncio
 
 from outbox_core.observer import Dead, Failed
-from tests.integration.relay.bench import TABLE, Bench, ignore, prepared
+from tests.integration.relay.bench import TABLE, Bench, prepared
+from tests.kit.gates import ignore
 from tests.services.postgres import Database
 
 pytestmark = pytest.mark.asyncio

@@ -19,8 +19,8 @@ from outbox_core.stores.postgres.advisory import lock_key
 from outbox_core.stores.postgres.upkeep import PostgresUpkeep
 from outbox_core.table import TableName
 from outbox_core.upkeep import Sweep, Swept
-from tests.integration.relay.bench import until
 from tests.integration.yard import BECAUSE, TABLE, Yard, role
+from tests.kit.waiting import until
 from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import Database
 

@@ -16,8 +16,8 @@ import asyncpg
 import pytest
 
 from outbox_core.cleaner import Cleaner, CleanerSettings, Pass
-from tests.integration.relay.bench import until
 from tests.integration.yard import TABLE, Yard
+from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.store, pytest.mark.asyncio]
 

@@ -7,8 +7,10 @@ import pytest
 from outbox_core.cleaner import CleanerSettings
 from outbox_core.observer import Cleaned, Event
 from outbox_core.relay import Relay
-from tests.integration.relay.bench import QUICK, ignore, until
 from tests.integration.yard import TABLE, Yard
+from tests.kit.gates import ignore
+from tests.kit.settings import QUICK_POSTGRES
+from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.store, pytest.mark.asyncio]
 
@@ -19,7 +21,12 @@ async def test_a_relay_cleans_its_tables(yard: Yard) -> None:
     heard: list[Event] = []
     settings = CleanerSettings(retention=60, interval=0.05)
     relay = Relay(
-        yard.relays, table=TABLE, dispatcher=ignore, cleaner=settings, observers=[heard.append], **QUICK
+        yard.relays,
+        table=TABLE,
+        dispatcher=ignore,
+        cleaner=settings,
+        observers=[heard.append],
+        **QUICK_POSTGRES,
     )
     async with relay:
         await until(lambda: any(isinstance(event, Cleaned) for event in heard))
@@ -38,7 +45,7 @@ async def test_a_relay_without_a_cleaner_keeps_everything(
     async def delivered() -> bool:
         return (await yard.rows())[fresh]["published_at"] is not None
 
-    async with Relay(yard.relays, table=TABLE, dispatcher=ignore, cleaner=cleaner, **QUICK):
+    async with Relay(yard.relays, table=TABLE, dispatcher=ignore, cleaner=cleaner, **QUICK_POSTGRES):
         await until(delivered)
     assert set(await yard.rows()) == {*old, fresh}
 
@@ -49,5 +56,5 @@ async def test_a_relay_cleans_by_default(yard: Yard) -> None:
     async def empty() -> bool:
         return not await yard.rows()
 
-    async with Relay(yard.relays, table=TABLE, dispatcher=ignore, **QUICK):
+    async with Relay(yard.relays, table=TABLE, dispatcher=ignore, **QUICK_POSTGRES):
         await until(empty)

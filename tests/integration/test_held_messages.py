@@ -14,8 +14,10 @@ from outbox_core.errors import ConfigError
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Event, Released
 from outbox_core.relay import Relay
-from tests.integration.relay.bench import QUICK, ignore, until
 from tests.integration.yard import BECAUSE, OTHER, TABLE, Yard
+from tests.kit.gates import ignore
+from tests.kit.settings import QUICK_POSTGRES
+from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.store, pytest.mark.asyncio]
 
@@ -72,7 +74,7 @@ async def test_a_released_key_goes_on_in_a_relay_that_blocks(yard: Yard) -> None
     async def published(count: int) -> bool:
         return (await yard.states()).get("published") == count
 
-    async with Relay(yard.relays, table=TABLE, dispatcher=ignore, on_dead="block", **QUICK):
+    async with Relay(yard.relays, table=TABLE, dispatcher=ignore, on_dead="block", **QUICK_POSTGRES):
         await until(lambda: published(1))
         rows = await yard.rows()
         assert all(rows[each]["published_at"] is None for each in behind)
@@ -98,7 +100,7 @@ async def test_a_waiting_head_that_is_brought_forward_goes_at_once(yard: Yard, w
         if isinstance(event, Released):
             turned_away.append(event.reason)
 
-    settings: dict[str, Any] = QUICK | {"poll_interval": 30.0}
+    settings: dict[str, Any] = QUICK_POSTGRES | {"poll_interval": 30.0}
     async with Relay(yard.relays, table=TABLE, dispatcher=dispatch, observers=[heard], **settings):
         await until(lambda: bool(turned_away))
         assert delivered == []
@@ -124,7 +126,7 @@ async def test_a_waiting_head_that_is_gone_holds_nobody(yard: Yard) -> None:
         if isinstance(event, Released):
             turned_away.append(event.reason)
 
-    async with Relay(yard.relays, table=TABLE, dispatcher=dispatch, observers=[heard], **QUICK):
+    async with Relay(yard.relays, table=TABLE, dispatcher=dispatch, observers=[heard], **QUICK_POSTGRES):
         await until(lambda: bool(turned_away))
         await yard.connection.execute("DELETE FROM shop.orders_outbox WHERE event_id = $1", head)
         await until(lambda: delivered == behind, timeout=8)

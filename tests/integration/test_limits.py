@@ -14,7 +14,9 @@ from outbox_core.message import MAX_KEY_BYTES, Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.outbox import DEFAULT_MAX_BYTES
 from outbox_core.topic import MAX_TOPIC_CHARACTERS
-from tests.integration.relay.bench import Bench, ignore, prepared, until
+from tests.integration.relay.bench import Bench, prepared
+from tests.kit.gates import ignore
+from tests.kit.waiting import until
 from tests.services.postgres import Database
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.store]

@@ -14,8 +14,8 @@ from outbox_core.dead_letters import Action, DeadLetters, Filter, Plan
 from outbox_core.errors import ConfigError, PlanMismatch
 from outbox_core.observer import Discarded, Event, Replayed
 from outbox_core.stores.postgres.upkeep import PostgresUpkeep
-from tests.integration.relay.bench import until
 from tests.integration.yard import ALL, BECAUSE, TABLE, Yard, replays
+from tests.kit.waiting import until
 from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import Database
 

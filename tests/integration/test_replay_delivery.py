@@ -11,8 +11,9 @@ import pytest
 from outbox_core.errors import PermanentError
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
-from tests.integration.relay.bench import QUICK, until
 from tests.integration.yard import ALL, BECAUSE, TABLE, Yard, replays
+from tests.kit.settings import QUICK_POSTGRES
+from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.store, pytest.mark.asyncio]
 
@@ -25,7 +26,7 @@ async def test_it_is_delivered_once_more_and_says_so(yard: Yard) -> None:
     async def dispatch(message: DispatchedMessage) -> None:
         delivered.append((message.meta.event_id, message.meta.replays, message.meta.attempts))
 
-    async with Relay(yard.relays, table=TABLE, dispatcher=dispatch, **QUICK | {"poll_interval": 30}):
+    async with Relay(yard.relays, table=TABLE, dispatcher=dispatch, **QUICK_POSTGRES | {"poll_interval": 30}):
         await yard.letters.replay(await yard.letters.plan(ALL), **BECAUSE)
         # Long before the next poll: a replay wakes the relay.
         await until(lambda: len(delivered) == 3, timeout=10)
@@ -44,7 +45,7 @@ async def test_a_replayed_message_does_not_hold_its_key(yard: Yard) -> None:
     async def dispatch(message: DispatchedMessage) -> None:
         delivered.append(message.meta.event_id)
 
-    async with Relay(yard.relays, table=TABLE, dispatcher=dispatch, on_dead="block", **QUICK):
+    async with Relay(yard.relays, table=TABLE, dispatcher=dispatch, on_dead="block", **QUICK_POSTGRES):
         await until(lambda: delivered == [behind])
 
 
@@ -60,7 +61,7 @@ async def test_another_max_attempts_neither_revives_nor_hides_dead_messages(
     async def dispatch(message: DispatchedMessage) -> None:
         delivered.append(message.meta.event_id)
 
-    settings: dict[str, Any] = QUICK | {"max_attempts": max_attempts}
+    settings: dict[str, Any] = QUICK_POSTGRES | {"max_attempts": max_attempts}
     async with Relay(yard.relays, table=TABLE, dispatcher=dispatch, **settings):
         await until(lambda: fresh in delivered)
     assert delivered == [fresh]
@@ -85,6 +86,6 @@ async def test_what_dies_again_can_be_replayed_again(yard: Yard) -> None:
         outcome = await yard.letters.replay(await yard.letters.plan(ALL), **BECAUSE)
         assert outcome.changed == 2
         assert await replays(yard) == {time: 2}
-        async with Relay(yard.relays, table=TABLE, dispatcher=refuse, **QUICK):
+        async with Relay(yard.relays, table=TABLE, dispatcher=refuse, **QUICK_POSTGRES):
             await until(all_dead)
     assert [group.value for group in await yard.letters.group("code")] == ["PROVIDER.PERMANENT"]

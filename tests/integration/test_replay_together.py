@@ -9,8 +9,8 @@ import pytest
 
 from outbox_core.cleaner import Cleaner, CleanerSettings
 from outbox_core.dead_letters import Outcome
-from tests.integration.relay.bench import until
 from tests.integration.yard import ALL, BECAUSE, TABLE, Yard, replays
+from tests.kit.waiting import until
 from tests.services.postgres import Database
 
 pytestmark = [pytest.mark.store, pytest.mark.asyncio]

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from outbox_core import Message, Outbox, PermanentError, Relay, schema
 from outbox_core.testing import RecordingDispatcher, drain, matching
-from tests.integration.relay.bench import until
+from tests.kit.waiting import until
 from tests.services.postgres import Database
 
 pytestmark = pytest.mark.asyncio

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from outbox_core.meta import Meta
-from outbox_core.store import LeasedRow
 from outbox_core.stores.memory import MemoryRow, MemoryTable
 from outbox_core.table import TableName
+from tests.kit.deliveries import LeasedRow
 from tests.simulation.record import Record
 
 

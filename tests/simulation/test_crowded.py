@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outbox_core.relay import keys
+from tests.kit.tuning import tune
 from tests.simulation.world import run
 
 SEEDS = range(12)
@@ -14,7 +14,7 @@ SEEDS = range(12)
 @pytest.mark.timeout(120)
 def test_the_promises_hold_when_claims_bring_rows_of_held_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """But for that of few claims: rows of so many held keys are claimed and given back, which costs many of them."""
-    monkeypatch.setattr(keys, "MAX_HELD_IN_CLAIM", 1)
+    tune(monkeypatch, max_held_keys_in_claim=1)
     for seed in SEEDS:
         broken = [each for each in run(seed).violations if not each.startswith("calm ")]
         assert not broken, f"seed {seed}: {broken[:5]}"

@@ -10,11 +10,12 @@ import pytest
 
 from outbox_core.message import Message
 from outbox_core.outbox import Outbox
-from outbox_core.relay import reach
 from outbox_core.store import Claim, Leased, Tick
 from outbox_core.table import TableName
-from tests.simulation.test_turns import AWAY, GOOD, TIMEOUT, Away, Passing, Scene, play
-from tests.unit.relaying import TABLE, put, rows
+from tests.kit.brokers import UnavailableBroker
+from tests.kit.memory import TABLE, put, rows
+from tests.kit.tuning import tune
+from tests.simulation.scene import AWAY, GOOD, TIMEOUT, Passing, Scene, play
 
 OPEN_SECONDS = 60
 LOOK_SECONDS = 4.5
@@ -49,15 +50,14 @@ class Dear(Passing):
 def test_a_late_commit_is_not_left_to_the_next_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sweep is past the message's place when that appears. Claims that read on went back for it, and the end of
     the sweep does not take them past it."""
-    monkeypatch.setattr(reach, "_FIRST_SPAN", 40)
-    monkeypatch.setattr(reach, "_LEAST_SPAN", 10)
+    tune(monkeypatch, first_span=40, least_span=10)
 
     async def scenario(scene: Scene[Dear]) -> None:
         store = scene.store
         await put(store, *(Message(AWAY, number) for number in range(400)))
         for row in rows(store):
             row.available_at -= timedelta(hours=1)
-        async with scene.relay({"away.**": Away()}):
+        async with scene.relay({"away.**": UnavailableBroker()}):
             await asyncio.sleep(20.0)
             async with store.transaction() as tx:
                 await Outbox(TABLE).enqueue(tx, Message(GOOD, "late"))

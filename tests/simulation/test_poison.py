@@ -18,8 +18,9 @@ from outbox_core.relay import Relay
 from outbox_core.store import Claim, Leased
 from outbox_core.stores.memory.store import MemoryStore
 from outbox_core.table import TableName
+from tests.kit.memory import OTHER, TABLE, put, rows
+from tests.kit.settings import QUICK
 from tests.simulation.loop import VirtualLoop
-from tests.unit.relaying import OTHER, QUICK, TABLE, put, rows
 
 GOOD, BAD = "good.b.v1", "bad.b.v1"
 BAD_ONES = 12

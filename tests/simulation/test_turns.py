@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
-from typing import Any, Generic, TypeVar
 
 import pytest
 
@@ -15,128 +14,25 @@ from outbox_core.dispatchers.router import Router
 from outbox_core.errors import BrokerUnavailable, StorageTimeout
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
-from outbox_core.relay import Relay, keys, reach
-from outbox_core.relay.wakeups import MAX_SWEEP_SECONDS
+from outbox_core.relay import Relay
 from outbox_core.store import Claim, KeyId, Leased, Predecessor, Span
-from outbox_core.stores.memory import MemoryStore
 from outbox_core.table import TableName
-from tests.simulation.loop import VirtualLoop
-from tests.unit.relaying import TABLE, put, rows
+from tests.kit.brokers import UnavailableBroker
+from tests.kit.memory import TABLE, put, rows
+from tests.kit.tuning import constant, tune
+from tests.simulation.scene import AWAY, GOOD, LOCK_TTL, TIMEOUT, Passing, Scene, SlowStore, play
 
-GOOD, BAD, AWAY, FLAPPING = "good.b.v1", "bad.b.v1", "away.b.v1", "flapping.b.v1"
-TIMEOUT, DISPATCH_TIMEOUT, LOCK_TTL = 2.0, 5.0, 30.0
+BAD, FLAPPING = "bad.b.v1", "flapping.b.v1"
 PAUSE = 2.0
 """The longest between two tries of the database."""
-
-
-class SlowStore(MemoryStore):
-    """Says when a statement was broken off."""
-
-    def __init__(self, clock: Callable[[], datetime]) -> None:
-        super().__init__(clock)
-        self.broken_off: list[float] = []
-
-    async def spend(self, seconds: float) -> None:
-        """The database is at it for so long; no longer than the timeout."""
-        await asyncio.sleep(min(seconds, TIMEOUT))
-        if seconds > TIMEOUT:
-            self.broken_off.append(asyncio.get_running_loop().time())
-            raise StorageTimeout("not answered in time")
-
-
-S = TypeVar("S", bound=SlowStore)
-
-
-class Scene(Generic[S]):
-    """A relay on a slow store, in virtual time, with a healthy destination among others."""
-
-    def __init__(self, loop: VirtualLoop, store: S) -> None:
-        self.loop = loop
-        self.store = store
-        self._arrived = asyncio.Event()
-
-    async def good(self, _: DispatchedMessage) -> None:
-        self._arrived.set()
-
-    async def arrival(self, seconds: float) -> None:
-        """A message reaches the healthy destination in so many seconds, or has."""
-        async with asyncio.timeout(seconds):
-            await self._arrived.wait()
-
-    def relay(self, others: Mapping[str, Any] | None = None, backoff: float = 0.5) -> Relay:
-        return Relay(
-            lambda: self.store,
-            table=TABLE,
-            dispatcher=Router({"good.**": self.good, **(others or {})}),
-            database_timeout=TIMEOUT,
-            dispatch_timeout=DISPATCH_TIMEOUT,
-            lock_ttl=LOCK_TTL,
-            backoff_base=backoff,
-            backoff_cap=max(backoff, 3.0),
-            backoff_jitter=0.0,
-            poll_interval=0.05,
-        )
-
-    async def waits(self, seconds: float, topics: Sequence[str] = ()) -> list[float]:
-        """How long one message after another takes to arrive, each written a second after the last has arrived, and
-        after others of these topics."""
-        found = list[float]()
-        end = self.loop.time() + seconds
-        while self.loop.time() < end:
-            await put(self.store, *(Message(topic, 1) for topic in topics))
-            self._arrived.clear()
-            began = self.loop.time()
-            await put(self.store, Message(GOOD, 1))
-            await self.arrival(60.0)
-            found.append(self.loop.time() - began)
-            await asyncio.sleep(1.0)
-        return found
-
-
-def play(store: type[S], scenario: Callable[[Scene[S]], Awaitable[None]]) -> None:
-    loop = VirtualLoop()
-
-    def clock() -> datetime:
-        return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=loop.time())
-
-    async def main() -> None:
-        await scenario(Scene(loop, store(clock)))
-
-    try:
-        loop.run_until_complete(main())
-    finally:
-        loop.close()
-
-
-class Passing(SlowStore):
-    """A claim takes the longer, the more messages for destinations that are away it comes past."""
-
-    row_seconds = 0.006
-
-    async def claim(self, table: TableName, claim: Claim) -> Leased:
-        passed = sum(
-            claim.since <= (row.available_at, row.sequence) <= claim.until
-            for row in self.table(table).rows.values()
-            if row.published_at is None and row.record.topic in claim.shut
-        )
-        await self.spend(passed * self.row_seconds)
-        return await super().claim(table, claim)
-
-
-class Away:
-    async def dispatch(self, _: DispatchedMessage, /) -> None:
-        raise BrokerUnavailable("gone")
-
-    async def probe(self) -> None:
-        raise BrokerUnavailable("still gone")
+MAX_RESCAN_SECONDS: float = constant("max_rescan_seconds")
 
 
 def test_a_destination_that_comes_and_goes_behind_one_that_is_away_keeps_nobody_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each time it is back, everything is looked at again: not by the claims that others wait for."""
-    monkeypatch.setattr(reach, "_FIRST_SPAN", 200)
-    monkeypatch.setattr(reach, "_LEAST_SPAN", 20)
+    tune(monkeypatch, first_span=200, least_span=20)
     tries = 0
 
     async def flapping(_: DispatchedMessage) -> None:
@@ -149,7 +45,7 @@ def test_a_destination_that_comes_and_goes_behind_one_that_is_away_keeps_nobody_
         await put(scene.store, *(Message(AWAY, number) for number in range(2_000)))
         for row in rows(scene.store):
             row.available_at -= timedelta(hours=1)
-        async with scene.relay({"away.**": Away(), "flapping.**": flapping}):
+        async with scene.relay({"away.**": UnavailableBroker(), "flapping.**": flapping}):
             await asyncio.sleep(20.0)  # everything has been read once
             assert scene.store.broken_off
             waits = await scene.waits(90.0, (FLAPPING, FLAPPING))
@@ -184,9 +80,9 @@ def test_an_undo_that_is_broken_off_keeps_nobody_waiting_and_is_given_up_in_the_
         assert max(waits) < TIMEOUT + PAUSE + 1.0
         *undone, last = scene.store.broken_off
         assert len(undone) > 1
-        assert all(later - earlier > MAX_SWEEP_SECONDS for earlier, later in pairwise((*undone, last)))
+        assert all(later - earlier > MAX_RESCAN_SECONDS for earlier, later in pairwise((*undone, last)))
         # When the leases of that claim have ended there is nothing to undo any more.
-        assert last < began + LOCK_TTL + MAX_SWEEP_SECONDS + 3 * (TIMEOUT + PAUSE)
+        assert last < began + LOCK_TTL + MAX_RESCAN_SECONDS + 3 * (TIMEOUT + PAUSE)
 
     play(SlowUndo, scenario)
 
@@ -219,7 +115,7 @@ def test_a_review_that_is_broken_off_keeps_nobody_waiting_and_asks_for_fewer_key
             await asyncio.sleep(0.5)
             assert all(row.last_error for row in rows(store))
             store.is_slow = True
-            waits = await scene.waits(MAX_SWEEP_SECONDS - PAUSE)
+            waits = await scene.waits(MAX_RESCAN_SECONDS - PAUSE)
             assert (store.asked, len(store.broken_off)) == ([60], 1)
             waits += await scene.waits(100.0)
         assert store.asked[1] == 50
@@ -240,7 +136,7 @@ def test_a_sweep_gets_past_a_row_that_fills_a_slice_alone_and_goes_back(
     monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     """Its key is held, and there are more of those than a claim is told of."""
-    monkeypatch.setattr(keys, "MAX_HELD_IN_CLAIM", 1)
+    tune(monkeypatch, max_held_keys_in_claim=1)
 
     async def scenario(scene: Scene[Timed]) -> None:
         store, arrived = scene.store, set[object]()

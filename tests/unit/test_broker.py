@@ -21,16 +21,13 @@ from outbox_core.errors import (
 )
 from outbox_core.message import DispatchedMessage
 from outbox_core.testing.contracts.samples import sample, samples
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 
 
 async def for_ever() -> None:
     await asyncio.Event().wait()
-
-
-async def hang(client: object, message: object) -> None:
-    await for_ever()
 
 
 class Client:
@@ -132,13 +129,20 @@ async def test_a_client_that_swallows_its_cancellation_does_not_keep_the_window(
 
 
 async def test_a_lost_connection_ends_the_windows_on_it(connector: Connector) -> None:
+    hanging = 0
+
+    async def count_and_hang(client: object, message: object) -> None:
+        nonlocal hanging
+        hanging += 1
+        await for_ever()
+
     async with Dispatcher(connector) as dispatcher:
-        dispatcher.on_publish = hang
+        dispatcher.on_publish = count_and_hang
         windows = [
             asyncio.create_task(dispatcher.dispatch_many(samples("a", 2), deadline=deadline(10)))
             for _ in range(2)
         ]
-        await asyncio.wait(windows, timeout=0.05)
+        await until(lambda: hanging == 4)
         lost = BrokerUnavailable("gone")
         connector.clients[0].lost(lost)
         assert [await window for window in windows] == [[lost, lost]] * 2
@@ -161,8 +165,7 @@ async def test_a_retired_client_is_closed_once_nobody_uses_it(connector: Connect
         assert connector.clients[0].ended == []
         go_on.set()
         assert await slow == [None]
-        await asyncio.sleep(0.01)
-        assert connector.clients[0].ended == ["close", "abort"]
+        await until(lambda: connector.clients[0].ended == ["close", "abort"])
 
 
 async def test_those_that_failed_together_are_tried_alone(connector: Connector) -> None:

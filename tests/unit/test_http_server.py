@@ -15,7 +15,8 @@ from outbox_core.errors import ConfigError
 from outbox_core.integrations import http as module
 from outbox_core.integrations.http import Address, Answer, Request, Route, health_routes, serve
 from outbox_core.stores.memory import MemoryStore
-from tests.integration.relay.bench import until
+from tests.kit.tuning import tune
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 
@@ -88,13 +89,13 @@ async def test_a_route_that_fails_says_nothing_of_it(caplog: pytest.LogCaptureFi
 
 
 async def test_a_slow_request_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REQUEST_SECONDS", 0.1)
+    tune(monkeypatch, http_request_seconds=0.1)
     async with serve("127.0.0.1", 0, ROUTES) as address:
         assert b" 408 Request Timeout" in await send(address, b"GET /hello HTTP/1.1\r\n")
 
 
 async def test_connections_are_bounded_and_end_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_CONNECTIONS", 2)
+    tune(monkeypatch, http_max_connections=2)
     opened: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
     async with serve("127.0.0.1", 0, ROUTES) as address:
         for _ in range(2):

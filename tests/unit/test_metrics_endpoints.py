@@ -14,7 +14,7 @@ from outbox_core.integrations.http import serve
 from outbox_core.integrations.metrics import metrics_app, metrics_route
 from outbox_core.integrations.metrics_aiohttp import metrics_handler
 from outbox_core.observers.prometheus import PrometheusObserver
-from tests.unit.observers.samples import every_event
+from tests.kit.samples import every_event
 
 pytestmark = pytest.mark.asyncio
 OPEN = {"Accept": "application/openmetrics-text; version=1.0.0"}

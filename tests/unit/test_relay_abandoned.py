@@ -13,9 +13,9 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
 from outbox_core.store import Claim, Failure, Lease, Leased
 from outbox_core.table import TableName
-from tests.integration.relay.bench import until
-from tests.unit.kept_store import KeptStore
-from tests.unit.relaying import QUICK, TABLE, put
+from tests.kit.memory import TABLE, KeptStore, put
+from tests.kit.settings import QUICK
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 TOPIC = "a.b.v1"

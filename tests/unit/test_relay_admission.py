@@ -6,7 +6,6 @@ import asyncio
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -15,10 +14,14 @@ from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
-from outbox_core.store import Claim, Leased, Row
+from outbox_core.store import Claim, Leased
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.table import TableName
-from tests.unit.kept_store import KeptStore
+from tests.kit.brokers import never_answer
+from tests.kit.deliveries import Delivery
+from tests.kit.deliveries import claim as terms_of_a_claim
+from tests.kit.gates import ignore
+from tests.kit.memory import KeptStore
 
 TABLE = TableName("public", "orders_outbox")
 MESSAGES, KEYS = 120, 7
@@ -80,16 +83,12 @@ async def test_a_stop_undoes_a_claim_whose_answer_was_lost() -> None:
             lost.set()
 
     await write(store)
-    relay = Relay(store.connect, table=TABLE, dispatcher=nowhere, observers=[hear], backoff_base=5.0)
+    relay = Relay(store.connect, table=TABLE, dispatcher=never_answer, observers=[hear], backoff_base=5.0)
     async with asyncio.timeout(SECONDS):
         await relay.start()
         await lost.wait()
         await relay.stop(1.0)
     assert all(row.lock_token is None and row.attempts == 0 for row in store.table(TABLE).rows.values())
-
-
-async def nowhere(_: DispatchedMessage) -> None:
-    await asyncio.Event().wait()
 
 
 @pytest.mark.asyncio
@@ -98,7 +97,7 @@ async def test_a_row_that_another_has_by_now_leaves_the_hand() -> None:
     ahead = timedelta()
     store = MemoryStore(lambda: datetime.now(UTC) + ahead)
     await write(store, messages=2, keys=1)
-    taken, met = list[Row](), asyncio.Event()
+    taken, met = list[Delivery](), asyncio.Event()
 
     class Frozen(MemoryStore):
         async def claim(self, table: TableName, claim: Claim) -> Leased:
@@ -106,23 +105,19 @@ async def test_a_row_that_another_has_by_now_leaves_the_hand() -> None:
             leased = await super().claim(table, claim)
             if leased.count and not taken:
                 ahead += timedelta(seconds=claim.lock_ttl + 1)
-                other = Claim(token=uuid4(), term=None, limit=1, max_bytes=10**6, lock_ttl=60.0)
+                other = terms_of_a_claim(limit=1)
                 taken.extend((await store.claim(table, other)).rows())
                 met.set()
             return leased
 
-    relay = Relay(lambda: Frozen(database=store.database), table=TABLE, dispatcher=nothing)
+    relay = Relay(lambda: Frozen(database=store.database), table=TABLE, dispatcher=ignore)
     async with asyncio.timeout(SECONDS):
         drained = asyncio.ensure_future(relay.drain(timeout=10 * SECONDS))
         await met.wait()
         await store.release(TABLE, [(row.id, row.token) for row in taken], restamp=False)
         await drained
-        await Relay(store.connect, table=TABLE, dispatcher=nothing).drain(timeout=SECONDS)
+        await Relay(store.connect, table=TABLE, dispatcher=ignore).drain(timeout=SECONDS)
     assert all(row.published_at is not None for row in store.table(TABLE).rows.values())
-
-
-async def nothing(_: DispatchedMessage) -> None:
-    pass
 
 
 @pytest.mark.asyncio

@@ -13,33 +13,20 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import BreakerClosed, BreakerOpened, Claimed, Failed
 from outbox_core.relay import Relay
 from outbox_core.stores.memory.store import MemoryStore
-from tests.integration.relay.bench import Heard, until
-from tests.unit.relaying import OTHER, QUICK, TABLE, put, rows
+from tests.kit.brokers import HangingBroker, UnavailableBroker
+from tests.kit.memory import OTHER, TABLE, put, rows
+from tests.kit.observing import Heard
+from tests.kit.settings import QUICK
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 GOOD, BAD = "good.b.v1", "bad.b.v1"
 
 
-class Away:
-    """A destination that refuses messages and probes until it is back, and counts the probes."""
-
-    def __init__(self, *, away: bool = True) -> None:
-        self.away, self.probes = away, 0
-
-    async def dispatch(self, message: DispatchedMessage, /) -> None:
-        if self.away:
-            raise BrokerUnavailable("refused")
-
-    async def probe(self) -> None:
-        self.probes += 1
-        if self.away:
-            raise OSError("refused")
-
-
 class TwoWays:
     """Sends bad messages to the first destination, all others to the second."""
 
-    def __init__(self, first: Away, second: Away) -> None:
+    def __init__(self, first: UnavailableBroker, second: UnavailableBroker) -> None:
         self.first, self.second = first, second
 
     async def dispatch(self, message: DispatchedMessage, /) -> None:
@@ -169,12 +156,12 @@ async def test_a_suspect_comes_to_its_turn_while_another_table_is_busy() -> None
 
 async def test_keys_of_a_destination_that_is_away_are_not_claimed_again_and_again() -> None:
     store, heard = MemoryStore(), Heard()
-    router = TwoWays(Away(), Away())
+    router = TwoWays(UnavailableBroker(), UnavailableBroker())
     await put(store, *(Message(BAD, number, key=f"k{number}") for number in range(50)))
     async with Relay(lambda: store, table=TABLE, dispatcher=router, observers=[heard], **QUICK):
         await until(lambda: router.first.probes >= 20)
         assert sum(event.rows for event in heard.of(Claimed)) <= 50 + 1
-        router.first.away = False
+        router.first.unavailable = False
         await until(lambda: all(row.published_at is not None for row in rows(store)), 5.0)
 
 
@@ -240,7 +227,7 @@ async def test_after_an_outage_by_silence_the_count_begins_anew() -> None:
 async def test_a_table_that_had_nothing_for_a_destination_looks_again_when_that_is_back() -> None:
     """Its rows were passed over meanwhile, as those of a topic whose destination another table knew to be away."""
     store = MemoryStore()
-    router = TwoWays(Away(), Away(away=False))
+    router = TwoWays(UnavailableBroker(), UnavailableBroker(unavailable=False))
     await put(store, Message(BAD, 1))
     settings = QUICK | {"poll_interval": 30.0}
     async with Relay(lambda: store, tables=[TABLE, OTHER], dispatcher=router, **settings):
@@ -250,7 +237,7 @@ async def test_a_table_that_had_nothing_for_a_destination_looks_again_when_that_
         await until(lambda: rows(store, GOOD, OTHER)[0].published_at is not None)
         seen = router.first.probes
         await until(lambda: router.first.probes >= seen + 20)  # it does not look for work any more by then
-        router.first.away = False
+        router.first.unavailable = False
         await until(lambda: rows(store, BAD, OTHER)[0].published_at is not None, 5.0)
 
 
@@ -319,16 +306,9 @@ async def test_a_destination_whose_probe_hangs_keeps_no_other_from_its_verdict()
     """One after the other their probes would take 8 s, and leases would end meanwhile."""
     store, heard = MemoryStore(), Heard()
 
-    class Hanging:
-        async def dispatch(self, message: DispatchedMessage, /) -> None:
-            await asyncio.Event().wait()
-
-        async def probe(self) -> None:
-            await asyncio.Event().wait()
-
-    class Many(Hanging):
+    class Many(HangingBroker):
         def __init__(self) -> None:
-            self.leaves = {f"t{number}.b.v1": Hanging() for number in range(40)}
+            self.leaves = {f"t{number}.b.v1": HangingBroker() for number in range(40)}
 
         def route(self, topic: str) -> Dispatcher:
             return self.leaves[topic]

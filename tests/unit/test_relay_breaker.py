@@ -8,38 +8,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox_core.runtime.backoff import Backoff
-from outbox_core.relay.breaker import Breaker, BreakerState
+from outbox_core.relay.breaker import BreakerState
+from tests.kit.deliveries import breaker
 
 PATIENCE = 30.0
 POISON, OTHER = uuid4(), uuid4()
 
 
-def breaker() -> Breaker:
-    return Breaker(Backoff(jitter=0.0), PATIENCE)
-
-
 def test_three_timeouts_in_silence_are_an_outage() -> None:
-    subject = breaker()
+    subject = breaker(PATIENCE)
     assert [subject.timed_out(now, 0.0) for now in (30.0, 30.1, 30.2)] == [False, False, True]
 
 
 def test_timeouts_amid_acknowledgements_are_not() -> None:
-    subject = breaker()
+    subject = breaker(PATIENCE)
     for now in range(30, 200, 10):
         assert not subject.timed_out(now, now - PATIENCE)
         subject.acknowledged(now + 1)
 
 
 def test_a_recent_acknowledgement_outweighs_many_timeouts() -> None:
-    subject = breaker()
+    subject = breaker(PATIENCE)
     subject.acknowledged(100.0)
     assert not any(subject.timed_out(110.0, 80.0) for _ in range(50))
     assert subject.timed_out(130.0, 80.0)
 
 
 def test_an_answered_probe_starts_the_count_again() -> None:
-    subject = breaker()
+    subject = breaker(PATIENCE)
     subject.timed_out(30.0, 0.0)
     subject.timed_out(31.0, 0.0)
     subject.answered()
@@ -47,7 +43,7 @@ def test_an_answered_probe_starts_the_count_again() -> None:
 
 
 def test_an_outage_is_news_once_and_ends_with_an_acknowledgement() -> None:
-    subject = breaker()
+    subject = breaker(PATIENCE)
     assert subject.open(10.0, ())
     assert subject.state == BreakerState.OPEN.value
     assert not subject.open(10.5, ())
@@ -63,7 +59,7 @@ def test_an_outage_is_news_once_and_ends_with_an_acknowledgement() -> None:
 
 
 def test_tries_are_further_and_further_apart() -> None:
-    subject = breaker()
+    subject = breaker(PATIENCE)
     subject.open(0.0, ())
     waits = [subject.retry_at]
     for _ in range(10):
@@ -80,7 +76,7 @@ def test_tries_are_further_and_further_apart() -> None:
 def test_only_without_an_answer_each_try_in_vain_is_further_from_the_next(
     answered: bool, last_wait: float
 ) -> None:
-    subject = breaker()
+    subject = breaker(PATIENCE)
     subject.open(0.0, ())
     for _ in range(3):
         subject.half_open(0.0, answered=answered)
@@ -89,7 +85,7 @@ def test_only_without_an_answer_each_try_in_vain_is_further_from_the_next(
 
 
 def test_a_row_at_three_openings_after_which_the_broker_answered_is_suspected() -> None:
-    subject = breaker()
+    subject = breaker(PATIENCE)
     for opening in range(3):
         assert not subject.is_suspect(POISON), opening
         subject.open(opening, {POISON})
@@ -104,7 +100,7 @@ def test_a_row_at_three_openings_after_which_the_broker_answered_is_suspected() 
 
 def test_a_probe_of_a_broker_that_says_it_takes_nothing_tells_nothing() -> None:
     """It waits longer each time, and suspects nobody before another message has arrived."""
-    subject = breaker()
+    subject = breaker(PATIENCE)
     waits = []
     for _ in range(6):
         subject.open(0.0, {POISON}, told=True)
@@ -120,7 +116,7 @@ def test_a_probe_of_a_broker_that_says_it_takes_nothing_tells_nothing() -> None:
 
 
 def test_nobody_is_suspected_of_an_outage_that_lasts() -> None:
-    subject = breaker()
+    subject = breaker(PATIENCE)
     subject.open(0.0, {OTHER})
     for now in range(50):
         subject.probe_failed(now)
@@ -131,7 +127,7 @@ def test_nobody_is_suspected_of_an_outage_that_lasts() -> None:
 
 def test_who_was_there_when_it_went_away_is_suspected_although_others_went_ahead_in_vain() -> None:
     """Without a probe nothing answers before a delivery: until then it is one outage, however often it was tried."""
-    subject = breaker()
+    subject = breaker(PATIENCE)
     for _ in range(3):
         assert not subject.is_suspect(POISON)
         subject.open(0.0, {POISON})
@@ -151,7 +147,7 @@ EVENTS = st.lists(
 
 @given(EVENTS)
 def test_whatever_happens_the_next_try_is_ahead_and_an_acknowledgement_closes(events: list[str]) -> None:
-    subject = breaker()
+    subject = breaker(PATIENCE)
     for now, event in enumerate(events):
         if event == "ack":
             subject.acknowledged(now)

@@ -13,7 +13,7 @@ from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
 from outbox_core.store import Claim, Leased
 from outbox_core.table import TableName
-from tests.unit.kept_store import KeptStore
+from tests.kit.memory import KeptStore
 
 TABLE = TableName("public", "orders_outbox")
 SECONDS = 15.0

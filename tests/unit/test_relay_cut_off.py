@@ -17,9 +17,10 @@ from outbox_core.relay.lane import Lane
 from outbox_core.store import Claim, Lease, Leased, Tick
 from outbox_core.stores.memory.election import MemoryElection
 from outbox_core.table import TableName
-from tests.integration.relay.bench import ignore, until
-from tests.unit.kept_store import KeptStore
-from tests.unit.relaying import OTHER, QUICK, TABLE, put, rows
+from tests.kit.gates import ignore
+from tests.kit.memory import OTHER, TABLE, KeptStore, put, rows
+from tests.kit.settings import QUICK
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 SECONDS = 10.0

@@ -20,8 +20,10 @@ from outbox_core.relay import Relay
 from outbox_core.store import Lease, Tick
 from outbox_core.stores.memory.store import MemoryStore
 from outbox_core.table import TableName
-from tests.integration.relay.bench import ignore, until
-from tests.unit.relaying import OTHER, QUICK, TABLE, put, rows
+from tests.kit.gates import ignore
+from tests.kit.memory import OTHER, TABLE, put, rows
+from tests.kit.settings import QUICK
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 

@@ -15,8 +15,7 @@ from outbox_core.relay import Relay
 from outbox_core.store import Claim, Lease, Leased, Tick
 from outbox_core.stores.memory.election import MemoryElection
 from outbox_core.table import TableName
-from tests.unit.kept_store import KeptStore
-from tests.unit.relaying import OTHER, TABLE
+from tests.kit.memory import OTHER, TABLE, KeptStore
 
 SECONDS = 15.0
 

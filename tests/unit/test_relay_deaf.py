@@ -16,8 +16,12 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Failed
 from outbox_core.relay import Relay, opening
 from outbox_core.stores.memory.store import MemoryStore
-from tests.integration.relay.bench import Heard, until
-from tests.unit.relaying import OTHER, QUICK, TABLE, put, rows
+from tests.kit.brokers import ManagedBroker
+from tests.kit.memory import OTHER, TABLE, put, rows
+from tests.kit.observing import Heard
+from tests.kit.settings import QUICK
+from tests.kit.tuning import tune
+from tests.kit.waiting import quiet_for, until
 
 pytestmark = pytest.mark.asyncio
 
@@ -80,7 +84,7 @@ async def test_a_relay_is_gone_in_its_time(where: str, caplog: pytest.LogCapture
 async def test_a_dispatcher_that_does_not_open_is_an_error_in_its_time(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("outbox_core.relay.run.OPENING_SECONDS", 0.3)
+    tune(monkeypatch, opening_seconds=0.3)
     deaf = Deaf("opening")
     try:
         async with asyncio.timeout(5.0):
@@ -89,23 +93,6 @@ async def test_a_dispatcher_that_does_not_open_is_an_error_in_its_time(
     finally:
         deaf.let_go.set()
     assert "the opening of the dispatcher ignored its cancellation" in caplog.text
-
-
-class Managed:
-    """Notes in which tasks it is opened and closed."""
-
-    def __init__(self) -> None:
-        self.tasks: list[asyncio.Task[object] | None] = []
-
-    async def dispatch(self, message: DispatchedMessage, /) -> None:
-        pass
-
-    async def __aenter__(self) -> Managed:
-        self.tasks.append(asyncio.current_task())
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        self.tasks.append(asyncio.current_task())
 
 
 class Told:
@@ -118,14 +105,14 @@ class Told:
     def cancel(self) -> None:
         self.cancelled += 1
 
-    def opened(self, dispatcher: Managed, seconds: float = 1.0) -> AbstractAsyncContextManager[None]:
+    def opened(self, dispatcher: ManagedBroker, seconds: float = 1.0) -> AbstractAsyncContextManager[None]:
         return opening.opened(
             dispatcher, seconds, lambda began: began + 1.0, self.cancel, self.crashes.append
         )
 
 
 async def test_it_is_opened_and_closed_in_one_task_and_what_is_raised_comes_through() -> None:
-    class Fussy(Managed):
+    class Fussy(ManagedBroker):
         async def __aexit__(self, *error: object) -> None:
             await super().__aexit__(*error)
             raise OSError("cannot be closed")
@@ -140,35 +127,34 @@ async def test_it_is_opened_and_closed_in_one_task_and_what_is_raised_comes_thro
 
 async def test_the_end_of_the_event_loop_does_not_close_it_before_the_relay_does() -> None:
     """All tasks are cancelled at once then, the dispatcher's too: the relay is told, and closes it in its time."""
-    managed, told = Managed(), Told()
+    managed, told = ManagedBroker(), Told()
     async with told.opened(managed):
         (keeper,) = [task for task in asyncio.all_tasks() if task.get_name() == "outbox-dispatcher"]
         keeper.cancel()
-        done, _ = await asyncio.wait({keeper}, timeout=0.05)
-        assert not done
+        await quiet_for(0.05, keeper.done)
         assert (told.cancelled, len(managed.tasks)) == (1, 1)
     assert (told.crashes, len(managed.tasks)) == ([], 2)
 
 
 async def test_who_cancels_it_again_closes_it_and_that_is_a_crash() -> None:
-    managed, told = Managed(), Told()
+    managed, told = ManagedBroker(), Told()
     async with told.opened(managed):
         (keeper,) = [task for task in asyncio.all_tasks() if task.get_name() == "outbox-dispatcher"]
-        for _ in range(2):
-            keeper.cancel()
-            await asyncio.wait({keeper}, timeout=0.05)
-        assert keeper.done()
+        keeper.cancel()
+        await quiet_for(0.05, keeper.done)
+        keeper.cancel()
+        await until(keeper.done)
         assert [str(error) for error in told.crashes] == ["the dispatcher was closed by somebody else"]
 
 
 @pytest.mark.parametrize("group", ["anyio", "asyncio"])
 async def test_a_dispatcher_whose_own_task_dies_ends_the_relay_with_its_error(group: str) -> None:
     async def reader() -> None:
-        await asyncio.sleep(0.05)
+        await until(lambda: relay.state == "running")
         raise OSError("the connection's reader died")
 
-    class Reading(Managed):
-        async def __aenter__(self) -> Managed:
+    class Reading(ManagedBroker):
+        async def __aenter__(self) -> ManagedBroker:
             if group == "anyio":
                 self.tasks_of_its_own = await anyio.create_task_group().__aenter__()
                 self.tasks_of_its_own.start_soon(reader)
@@ -190,9 +176,9 @@ async def test_a_dispatcher_whose_own_task_dies_ends_the_relay_with_its_error(gr
 
 
 async def test_a_stop_in_the_moment_the_opening_ends_leaves_nothing_open() -> None:
-    class Slow(Managed):
-        async def __aenter__(self) -> Managed:
-            await asyncio.sleep(0.05)
+    class Slow(ManagedBroker):
+        async def __aenter__(self) -> ManagedBroker:
+            await until(lambda: relay._run is not None)
             assert relay._run is not None
             asyncio.get_running_loop().call_soon(relay._run.request_stop, 0.5)  # as a signal's handler would
             return await super().__aenter__()
@@ -206,10 +192,10 @@ async def test_a_stop_in_the_moment_the_opening_ends_leaves_nothing_open() -> No
 
 
 async def test_what_opens_after_its_time_is_closed_and_not_used() -> None:
-    class Late(Managed):
-        async def __aenter__(self) -> Managed:
+    class Late(ManagedBroker):
+        async def __aenter__(self) -> ManagedBroker:
             with suppress(asyncio.CancelledError):  # as if a broker that is away were no error
-                await asyncio.sleep(10.0)
+                await asyncio.Event().wait()
             return await super().__aenter__()
 
     late = Late()

@@ -8,10 +8,11 @@ import pytest
 
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
-from outbox_core.relay import Relay, reach
-from tests.simulation.test_turns import AWAY, GOOD, Away, Passing, Scene, play
-from tests.unit.kept_store import KeptStore
-from tests.unit.relaying import TABLE, put, rows
+from outbox_core.relay import Relay
+from tests.kit.brokers import UnavailableBroker
+from tests.kit.memory import TABLE, KeptStore, put, rows
+from tests.kit.tuning import tune
+from tests.simulation.scene import AWAY, GOOD, Passing, Scene, play
 
 TOPIC = "a.b.v1"
 
@@ -39,8 +40,7 @@ async def test_it_waits_for_a_key_whose_second_message_was_due_first(others: int
 
 def test_it_waits_for_the_end_of_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     """What lies behind could not be read in time, and is left to slices."""
-    monkeypatch.setattr(reach, "_FIRST_SPAN", 800)
-    monkeypatch.setattr(reach, "_LEAST_SPAN", 20)
+    tune(monkeypatch, first_span=800, least_span=20)
 
     async def scenario(scene: Scene[Passing]) -> None:
         await put(scene.store, *(Message(AWAY, number) for number in range(900)))
@@ -49,7 +49,7 @@ def test_it_waits_for_the_end_of_a_sweep(monkeypatch: pytest.MonkeyPatch) -> Non
         await put(scene.store, Message(GOOD, 1))
         for row in rows(scene.store, GOOD):
             row.available_at -= timedelta(hours=1)
-        await scene.relay({"away.**": Away()}).drain(timeout=600)
+        await scene.relay({"away.**": UnavailableBroker()}).drain(timeout=600)
         assert len(scene.store.broken_off) > 1, "what lies behind was read in time"
         assert rows(scene.store, GOOD)[0].published_at is not None
 

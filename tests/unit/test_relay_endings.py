@@ -11,35 +11,23 @@ from typing import Any
 import pytest
 
 from outbox_core.errors import RelayFailed
-from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
 from outbox_core.relay.bounded import ended_within
 from outbox_core.stores.memory.store import MemoryStore
-from tests.integration.relay.bench import until
-from tests.unit.relaying import QUICK, TABLE
+from tests.kit.brokers import ManagedBroker
+from tests.kit.memory import TABLE
+from tests.kit.settings import QUICK
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 
 
-class Managed:
-    """A dispatcher that is opened and closed."""
-
-    async def dispatch(self, message: DispatchedMessage, /) -> None:
-        pass
-
-    async def __aenter__(self) -> Managed:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        pass
-
-
-class Unclosable(Managed):
+class Unclosable(ManagedBroker):
     async def __aexit__(self, *error: object) -> None:
         raise OSError("10 messages were not flushed to amqp://user:CANARY@host")
 
 
-def relay_of(dispatcher: Managed, store: type[MemoryStore] = MemoryStore) -> Relay:
+def relay_of(dispatcher: ManagedBroker, store: type[MemoryStore] = MemoryStore) -> Relay:
     return Relay(store, table=TABLE, dispatcher=dispatcher, **QUICK)
 
 
@@ -68,7 +56,7 @@ async def test_an_error_of_the_closing_does_not_hide_what_ended_the_run(crash: b
 
 
 async def test_what_ends_a_run_in_the_foreground_is_raised_there_and_not_to_those_who_wait() -> None:
-    relay = relay_of(Managed())
+    relay = relay_of(ManagedBroker())
     running = asyncio.create_task(relay.run(signals=False))
     await until(lambda: relay.state == "running")
     waiting = asyncio.create_task(relay.wait())
@@ -128,8 +116,8 @@ async def test_a_task_that_fails_in_the_moment_its_waiter_is_cancelled_is_not_ca
 
 
 async def test_an_opening_that_is_cancelled_from_within_is_told_as_such() -> None:
-    class Cancelled(Managed):
-        async def __aenter__(self) -> Managed:
+    class Cancelled(ManagedBroker):
+        async def __aenter__(self) -> ManagedBroker:
             raise asyncio.CancelledError("a future of its own")
 
     with pytest.raises(RelayFailed, match="__aenter__ ended with CancelledError") as raised:
@@ -140,7 +128,7 @@ async def test_an_opening_that_is_cancelled_from_within_is_told_as_such() -> Non
 async def test_a_second_stop_shortens_the_closing_of_the_dispatcher() -> None:
     closing = asyncio.Event()
 
-    class Slow(Managed):
+    class Slow(ManagedBroker):
         async def __aexit__(self, *error: object) -> None:
             closing.set()
             await asyncio.Event().wait()
@@ -157,7 +145,7 @@ async def test_a_second_stop_shortens_the_closing_of_the_dispatcher() -> None:
 
 
 async def test_a_closing_has_five_seconds_however_long_the_grace_is() -> None:
-    class Slow(Managed):
+    class Slow(ManagedBroker):
         async def __aexit__(self, *error: object) -> None:
             await asyncio.Event().wait()
 

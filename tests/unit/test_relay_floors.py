@@ -7,25 +7,18 @@ from math import inf
 
 import pytest
 
-from outbox_core.runtime import clock
 from outbox_core.relay.floors import Floors
 from outbox_core.store import KeyId, Predecessor, Tick
-from tests.unit.test_relay_keys import NIL, row
+from tests.kit.deliveries import NIL, delivery
+from tests.kit.tuning import Clock, stop_clock
 
 K: KeyId = (NIL, "k")
 OTHER: KeyId = (NIL, "other")
 
 
-class Watch:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-
 @pytest.fixture(autouse=True)
-def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
-    watch = Watch()
-    monkeypatch.setattr(clock, "now", lambda: watch.now)
-    return watch
+def watch(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return stop_clock(monkeypatch, 1000.0)
 
 
 def tick(*writers: str) -> Tick:
@@ -43,7 +36,7 @@ def dear() -> Floors:
     return floors
 
 
-def test_looks_are_tried_apart_now_and_then(watch: Watch) -> None:
+def test_looks_are_tried_apart_now_and_then(watch: Clock) -> None:
     floors = Floors()
     assert floors.looks_apart
     floors.timed(0.002, 0.001)
@@ -72,7 +65,7 @@ def test_a_look_is_dear_if_it_takes_longer_than_the_claim_and_more_than_nothing(
     assert not floors.in_use
 
 
-def test_it_is_tried_again_and_given_up_when_it_is_cheap(watch: Watch) -> None:
+def test_it_is_tried_again_and_given_up_when_it_is_cheap(watch: Clock) -> None:
     floors = dear()
     floors.verified({K: 7}, {})
     watch.now += 61
@@ -102,13 +95,13 @@ def test_what_was_looked_at_need_not_be_again() -> None:
 def test_what_goes_back_is_looked_at_again() -> None:
     floors = dear()
     floors.verified({K: 7}, {})
-    floors.lower([row(5), row(6), row(3, "other"), row(1, None)])
+    floors.lower([delivery(5, "k"), delivery(6, "k"), delivery(3, "other"), delivery(1)])
     assert floors.of([K, OTHER]) == {K: 4}
 
 
 def test_what_went_back_while_a_claim_was_under_way_is_not_seen_by_its_look() -> None:
     floors = dear()
-    floors.lower([row(5)])
+    floors.lower([delivery(5, "k")])
     floors.verified({K: 7}, {})
     assert floors.of([K]) == {}
     floors.sent()
@@ -169,7 +162,7 @@ def test_keys_are_not_remembered_without_end() -> None:
     assert floors.of([(NIL, "0"), (NIL, "1"), (NIL, "2"), (NIL, "new")]) == {(NIL, "1"): 8, (NIL, "new"): 7}
 
 
-def test_a_key_is_followed_from_its_first_message_on_now_and_then(watch: Watch) -> None:
+def test_a_key_is_followed_from_its_first_message_on_now_and_then(watch: Clock) -> None:
     """What is replayed lies below the floor, and claims pass over keys that are held."""
     floors = dear()
     floors.verified({K: 7, OTHER: 8}, {})

@@ -19,8 +19,10 @@ from outbox_core.store import Claim, Lease, Leased, Tick
 from outbox_core.stores.memory.election import MemoryElection
 from outbox_core.stores.memory.store import MemoryStore
 from outbox_core.table import TableName
-from tests.integration.relay.bench import Gate, Heard, ignore, until
-from tests.unit.relaying import OTHER, TABLE, put, rows
+from tests.kit.gates import Gate, ignore
+from tests.kit.memory import OTHER, TABLE, put, rows
+from tests.kit.observing import Heard
+from tests.kit.waiting import until
 
 MESSAGES = 20
 

@@ -15,7 +15,7 @@ from outbox_core.relay.settings import RelaySettings
 from outbox_core.relay.state import RelayState
 from outbox_core.status import Count, Leadership
 from outbox_core.table import TableName
-from tests.unit.observers.samples import TABLE, status
+from tests.kit.samples import TABLE, status
 
 OTHER = TableName.parse("billing.outbox")
 INTERVAL = 15.0

@@ -4,31 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from math import inf
 from random import Random
-from uuid import UUID, uuid4
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outbox_core.meta import DispatchedMessage, Meta
 from outbox_core.relay.keys import Keys
-from outbox_core.store import KeyId, Predecessor, Row
-
-NIL = UUID(int=0)
-START = datetime(2030, 1, 1, tzinfo=UTC)
+from outbox_core.store import KeyId, Predecessor
+from tests.kit.deliveries import NIL, Delivery, delivery, key_order
 
 
-def row(sequence: int, key: str | None = "k") -> Row:
-    meta = Meta("public.t", NIL, "a.b.v1", uuid4(), sequence, 1, 0, key, {}, START)
-    message = DispatchedMessage(meta, b"", "application/json")
-    return Row(uuid4(), uuid4(), message, 0.0, None if key is None else (NIL, key))
+def row(sequence: int, key: str | None = "k") -> Delivery:
+    return delivery(sequence, key)
 
 
 def admit(
     keys: Keys,
-    *rows: Row,
+    *rows: Delivery,
     hidden: Predecessor | None = None,
     followed: dict[KeyId, int] | None = None,
     now: float = 0.0,
@@ -39,12 +32,12 @@ def admit(
     return _sequences(ready), _sequences(back)
 
 
-def _sequences(rows: Sequence[Row]) -> list[int]:
+def _sequences(rows: Sequence[Delivery]) -> list[int]:
     return [row.message.meta.sequence for row in rows]
 
 
 def test_one_of_a_key_goes_and_the_others_wait_for_it() -> None:
-    keys, rows = Keys(), [row(1), row(2), row(3), row(4, "other"), row(5, None)]
+    keys, rows = key_order(), [row(1), row(2), row(3), row(4, "other"), row(5, None)]
     assert admit(keys, *rows) == ([5, 1, 4], [])
     assert keys.succeeded(rows[0]) is rows[1]
     assert keys.succeeded(rows[1]) is rows[2]
@@ -52,7 +45,7 @@ def test_one_of_a_key_goes_and_the_others_wait_for_it() -> None:
 
 
 def test_a_failure_holds_its_key_and_gives_the_rest_back() -> None:
-    keys, rows = Keys(), [row(1), row(2), row(3)]
+    keys, rows = key_order(), [row(1), row(2), row(3)]
     admit(keys, *rows)
     assert keys.failed(rows[0], wake=10.0) == rows[1:]
     assert keys.held() == [(NIL, "k")]
@@ -64,20 +57,20 @@ def test_a_failure_holds_its_key_and_gives_the_rest_back() -> None:
 
 
 def test_a_hidden_predecessor_sends_those_behind_it_back() -> None:
-    keys = Keys()
+    keys = key_order()
     assert admit(keys, row(1), row(5), row(6), hidden=Predecessor(3, 7.0)) == ([1], [5, 6])
     assert keys.held() == [(NIL, "k")]
 
 
 def test_rows_claimed_while_their_key_was_being_held_go_back() -> None:
-    keys, first = Keys(), row(1)
+    keys, first = key_order(), row(1)
     admit(keys, first)
     keys.failed(first, wake=10.0)
     assert admit(keys, row(2)) == ([], [2])
 
 
 def test_a_key_followed_to_its_end_is_free() -> None:
-    keys, first = Keys(), row(1)
+    keys, first = key_order(), row(1)
     admit(keys, first)
     keys.failed(first, wake=1.0)
     keys.resolved([first], 0.5)
@@ -88,7 +81,7 @@ def test_a_key_followed_to_its_end_is_free() -> None:
 
 def test_as_many_keys_are_followed_at_a_time_as_are_asked_for() -> None:
     """Each was held twice for the same time: when it failed, and when that was on record."""
-    keys = Keys()
+    keys = key_order()
     for number in range(4):
         head = row(number + 1, str(number))
         admit(keys, head)
@@ -99,12 +92,12 @@ def test_as_many_keys_are_followed_at_a_time_as_are_asked_for() -> None:
 
 def test_a_row_with_the_sequence_of_the_one_that_hides_goes_back() -> None:
     """Nothing but the sequence itself makes it unique: a table may have been filled by hand."""
-    assert admit(Keys(), row(1), row(2), row(3), hidden=Predecessor(2, 5.0)) == ([1], [2, 3])
+    assert admit(key_order(), row(1), row(2), row(3), hidden=Predecessor(2, 5.0)) == ([1], [2, 3])
 
 
 def test_a_followed_key_of_which_nothing_came_waits_for_its_first_message() -> None:
     """It was followed a moment too early, or somebody put its message off."""
-    keys, first = Keys(), row(1)
+    keys, first = key_order(), row(1)
     admit(keys, first)
     keys.failed(first, 10.0)
     keys.resolved([first], 0.0)
@@ -117,7 +110,7 @@ def test_a_followed_key_of_which_nothing_came_waits_for_its_first_message() -> N
 
 
 def test_a_key_is_followed_on_when_its_claim_was_cut_short() -> None:
-    keys, first = Keys(), row(1)
+    keys, first = key_order(), row(1)
     admit(keys, first)
     keys.failed(first, wake=1.0)
     keys.resolved([first], 0.5)
@@ -128,7 +121,7 @@ def test_a_key_is_followed_on_when_its_claim_was_cut_short() -> None:
 
 
 def test_a_key_that_succeeds_is_followed_by_more_and_more() -> None:
-    keys = Keys()
+    keys = key_order()
     asked: list[int] = []
     first = row(1)
     admit(keys, first)
@@ -149,7 +142,7 @@ def test_a_key_that_succeeds_is_followed_by_more_and_more() -> None:
 
 
 def held_until(wake: float, *, firm: bool = False) -> Keys:
-    keys, head = Keys(), row(1)
+    keys, head = key_order(), row(1)
     admit(keys, head)
     keys.failed(head, wake, firm=firm)
     keys.resolved([head], 0.0)
@@ -170,7 +163,7 @@ def test_a_key_whose_first_message_is_due_sooner_than_it_was_is_followed_sooner(
 
 
 def test_a_key_that_a_dead_message_blocks_is_looked_at_and_not_claimed_again_and_again() -> None:
-    keys = Keys()
+    keys = key_order()
     assert admit(keys, row(2), hidden=Predecessor(1, None)) == ([], [2])
     assert keys.next_wake() > 60.0
     assert keys.waiting(1.0, 10) == [(NIL, "k")]
@@ -188,7 +181,7 @@ def test_a_key_that_waits_for_its_destination_is_not_looked_at_again() -> None:
 
 
 def test_waiting_keys_are_looked_at_in_turn() -> None:
-    keys = Keys()
+    keys = key_order()
     for number in range(5):
         head = row(number + 1, str(number))
         admit(keys, head)
@@ -202,7 +195,7 @@ def test_waiting_keys_are_looked_at_in_turn() -> None:
 class Kept:
     """A row as the database has it."""
 
-    row: Row
+    row: Delivery
     due: float
     leased_in: int | None = None
     done: bool = False
@@ -215,8 +208,8 @@ class Table:
     random: Random
     keys: Keys = field(default_factory=Keys)
     rows: dict[int, Kept] = field(default_factory=dict)
-    active: dict[KeyId, Row] = field(default_factory=dict)
-    unrecorded: list[Row] = field(default_factory=list)
+    active: dict[KeyId, Delivery] = field(default_factory=dict)
+    unrecorded: list[Delivery] = field(default_factory=list)
     now: float = 0.0
     claims: int = 0
 
@@ -261,7 +254,7 @@ class Table:
         for each in ready:
             self._dispatch(each)
 
-    def _before(self, key_id: KeyId, last: Row) -> Predecessor | None:
+    def _before(self, key_id: KeyId, last: Delivery) -> Predecessor | None:
         for sequence, kept in self.rows.items():
             if (
                 sequence < last.message.meta.sequence
@@ -272,7 +265,7 @@ class Table:
                 return Predecessor(sequence, max(kept.due - self.now, 0.0))
         return None
 
-    def _dispatch(self, each: Row) -> None:
+    def _dispatch(self, each: Delivery) -> None:
         assert each.key_id is not None
         assert each.key_id not in self.active, "two rows of one key at once"
         sequence = each.message.meta.sequence
@@ -306,7 +299,7 @@ class Table:
             self._kept(each).leased_in = None
         self.keys.resolved(rows, self.now)
 
-    def _kept(self, each: Row) -> Kept:
+    def _kept(self, each: Delivery) -> Kept:
         return self.rows[each.message.meta.sequence]
 
 

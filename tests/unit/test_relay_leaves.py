@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 
 from outbox_core.dispatcher import Dispatcher
 from outbox_core.errors import ConfigError
-from outbox_core.meta import DispatchedMessage, Meta
-from outbox_core.runtime.backoff import Backoff
-from outbox_core.relay.breaker import Breaker
-from outbox_core.relay.leaf import Leaf
-from outbox_core.relay.leaves import MOST_TOPICS, Leaves
+from outbox_core.meta import DispatchedMessage
 from outbox_core.routes import MOST_ROUTERS
-from outbox_core.store import Row
+from tests.kit.brokers import SilentBroker
+from tests.kit.deliveries import breaker, delivery, destination, destinations
+from tests.kit.tuning import constant
 
-
-class Nobody:
-    async def dispatch(self, message: DispatchedMessage, /) -> None:
-        pass
+MOST_TOPICS: int = constant("most_topics")
 
 
 class Parity:
     """A router by the last letter."""
 
     def __init__(self) -> None:
-        self.even, self.odd, self.asked = Nobody(), Nobody(), 0
+        self.even, self.odd, self.asked = SilentBroker(), SilentBroker(), 0
 
     async def dispatch(self, message: DispatchedMessage, /) -> None:
         pass
@@ -41,7 +35,7 @@ class Parity:
 
 def test_a_topic_is_routed_once_and_topics_without_end_are_forgotten() -> None:
     router = Parity()
-    leaves = Leaves(router, Backoff(1.0, 60.0, 0.0, lambda: 0.0), 30.0)
+    leaves = destinations(router)
     assert leaves.of("a.1") is leaves.of("a.1")
     assert router.asked == 1
     for number in range(3 * MOST_TOPICS):
@@ -51,7 +45,7 @@ def test_a_topic_is_routed_once_and_topics_without_end_are_forgotten() -> None:
     assert leaves.of("orders.1") is leaves.of("a.1")
 
 
-class Passing(Nobody):
+class Passing(SilentBroker):
     """A router that hands everything to one other, or gives up in a test when it is asked without end."""
 
     def __init__(self, name: str, to: object = None) -> None:
@@ -64,30 +58,26 @@ class Passing(Nobody):
         return self.to
 
 
-class Endless(Nobody):
+class Endless(SilentBroker):
     """A router that answers with a new one each time."""
 
     def route(self, topic: str) -> Any:
         return Endless()
 
 
-def leaves_of(root: Any) -> Leaves:
-    return Leaves(root, Backoff(1.0, 60.0, 0.0, lambda: 0.0), 30.0)
-
-
 def test_a_router_that_answers_with_itself_takes_the_message_itself() -> None:
     router = Passing("own")
     router.to = router
     before = Passing("before", router)
-    assert leaves_of(router).of("a").dispatcher is router
-    assert leaves_of(before).of("a").dispatcher is router
+    assert destinations(router).of("a").dispatcher is router
+    assert destinations(before).of("a").dispatcher is router
 
 
 def test_routers_in_a_circle_are_found_out() -> None:
     first, second, third = Passing("first"), Passing("second"), Passing("third")
     first.to, second.to, third.to = second, third, second
     with pytest.raises(ConfigError) as raised:
-        leaves_of(first).of("a.b")
+        destinations(first).of("a.b")
     assert str(raised.value) == (
         "the routers lead in a circle with the topic 'a.b': first, second, third, second; one of them has to answer"
         " with a dispatcher that is no router, or with itself to take the message"
@@ -95,32 +85,32 @@ def test_routers_in_a_circle_are_found_out() -> None:
 
 
 def chain(routers: int) -> Any:
-    to: Any = Nobody()
+    to: Any = SilentBroker()
     for number in range(routers, 0, -1):
         to = Passing(f"r{number}", to)
     return to
 
 
 def test_routers_one_behind_the_other_are_bounded() -> None:
-    assert isinstance(leaves_of(chain(MOST_ROUTERS)).of("a").dispatcher, Nobody)
+    assert isinstance(destinations(chain(MOST_ROUTERS)).of("a").dispatcher, SilentBroker)
     with pytest.raises(ConfigError) as raised:
-        leaves_of(chain(MOST_ROUTERS + 1)).of("a.b")
+        destinations(chain(MOST_ROUTERS + 1)).of("a.b")
     assert str(raised.value).startswith(
         "the topic 'a.b' leads through more than 10 routers: r1, r2, r3, r4, r5, r6, r7, r8, r9, r10, r11; "
     )
     with pytest.raises(ConfigError, match="more than 10 routers: Endless, Endless, "):
-        leaves_of(Endless()).of("a.b")
+        destinations(Endless()).of("a.b")
 
 
 @pytest.mark.filterwarnings("error")
 def test_a_router_that_answers_with_something_to_be_awaited() -> None:
-    async def later() -> Nobody:
-        return Nobody()
+    async def later() -> SilentBroker:
+        return SilentBroker()
 
     with pytest.raises(
         ConfigError, match=r"route\(\) returned a coroutine, which is not a dispatcher; .* plain function"
     ):
-        leaves_of(Passing("late", later())).of("a")
+        destinations(Passing("late", later())).of("a")
 
 
 class Some:
@@ -131,7 +121,7 @@ class Some:
 
 
 def test_others_are_told_when_nobody_has_to_be_alone_any_more() -> None:
-    leaf: Any = Leaves(Nobody(), Backoff(1.0, 60.0, 0.0, lambda: 0.0), 30.0).of("a")
+    leaf: Any = destinations(SilentBroker()).of("a")
     suspect, before, after = Some(), Some(), Some()
     for _ in range(3):
         leaf.breaker.open(0.0, {suspect.id})
@@ -149,7 +139,7 @@ def test_others_are_told_when_nobody_has_to_be_alone_any_more() -> None:
 
 @pytest.mark.asyncio
 async def test_why_probes_fail_is_logged_once_for_each_reason(caplog: pytest.LogCaptureFixture) -> None:
-    class Away(Nobody):
+    class Away(SilentBroker):
         why: BaseException | None = OSError("no route to amqp://user:CANARY@host")
 
         async def probe(self) -> None:
@@ -157,7 +147,7 @@ async def test_why_probes_fail_is_logged_once_for_each_reason(caplog: pytest.Log
                 raise self.why
 
     away = Away()
-    leaf = Leaves(away, Backoff(1.0, 60.0, 0.0, lambda: 0.0), 30.0).of("a")
+    leaf = destinations(away).of("a")
 
     async def said(why: BaseException | None) -> list[str]:
         caplog.clear()
@@ -178,25 +168,18 @@ async def test_why_probes_fail_is_logged_once_for_each_reason(caplog: pytest.Log
     assert await said(refused) == [text], "it is another outage"
 
 
-def leased(row_id: UUID) -> Row:
-    meta = Meta(
-        "public.t", UUID(int=0), "a.b.v1", row_id, 1, 1, 0, None, {}, datetime(2030, 1, 1, tzinfo=UTC)
-    )
-    return Row(row_id, uuid4(), DispatchedMessage(meta, b"", "application/json"), 0.0, None)
-
-
 def test_one_that_is_there_at_an_opening_and_at_that_of_a_blind_try_is_seen_once_for_each_outage() -> None:
     """Nobody answers yet when another goes ahead to see: that it fails, too, says no more than the first time."""
-    breaker, poison = Breaker(Backoff(), 1.0), uuid4()
-    leaf, seen = Leaf(Nobody(), breaker, lambda _: None), list[bool]()
+    its_breaker, poison = breaker(1.0), uuid4()
+    leaf, seen = destination(its_breaker=its_breaker), list[bool]()
     for _ in range(3):
-        hanging, first, second = leased(poison), leased(uuid4()), leased(uuid4())
+        hanging, first, second = delivery(row_id=poison), delivery(), delivery()
         assert leaf.starts(hanging, 0.0)
         leaf.open(0.0, [first])
-        breaker.half_open(0.0, answered=False)
+        its_breaker.half_open(0.0, answered=False)
         leaf.open(0.0, [second])
-        breaker.half_open(0.0, answered=False)
+        its_breaker.half_open(0.0, answered=False)
         leaf.acknowledged(0.0)
         leaf.ended(hanging)
-        seen.append(breaker.is_suspect(poison))
+        seen.append(its_breaker.is_suspect(poison))
     assert seen == [False, False, True]

@@ -13,9 +13,12 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import BreakerClosed, BreakerOpened, Failed
 from outbox_core.relay import Relay
 from outbox_core.stores.memory.store import MemoryStore
-from tests.integration.relay.bench import Heard, until
-from tests.simulation.test_turns import DISPATCH_TIMEOUT, Scene, SlowStore, play
-from tests.unit.relaying import QUICK, TABLE, put, rows
+from tests.kit.brokers import never_answer
+from tests.kit.memory import TABLE, put, rows
+from tests.kit.observing import Heard
+from tests.kit.settings import QUICK
+from tests.kit.waiting import until
+from tests.simulation.scene import DISPATCH_TIMEOUT, Scene, SlowStore, play
 
 GOOD, BAD = "good.b.v1", "bad.b.v1"
 
@@ -141,11 +144,8 @@ async def test_a_timeout_during_a_stop_costs_nothing_while_the_destination_is_aw
 def test_those_that_time_out_right_after_one_another_are_judged_together() -> None:
     """Sent within a few milliseconds, they are three signs of one silence: the first is not charged for being first."""
 
-    async def silent(_: DispatchedMessage) -> None:
-        await asyncio.Event().wait()
-
     async def scenario(scene: Scene[SlowStore]) -> None:
-        async with scene.relay({"bad.**": silent}):
+        async with scene.relay({"bad.**": never_answer}):
             await asyncio.sleep(1.0)
             for number in range(3):
                 await put(scene.store, Message(BAD, number))

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import UTC, datetime
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 
-from outbox_core.meta import DispatchedMessage, Meta
 from outbox_core.relay.outcomes import Outcomes, Verdict
-from outbox_core.store import Row
-
-NIL, START = UUID(int=0), datetime(2030, 1, 1, tzinfo=UTC)
-
-
-def row(sequence: int) -> Row:
-    meta = Meta("public.t", NIL, "a.b.v1", uuid4(), sequence, 1, 0, None, {}, START)
-    return Row(uuid4(), uuid4(), DispatchedMessage(meta, b"", "application/json"), 0.0, None)
+from tests.kit.deliveries import delivery, leased_again
 
 
 def verdict(sequence: int, error: str = "UNKNOWN.X no") -> Verdict:
-    return Verdict(row(sequence), error, delay=1.0, refund=False, dead=False, seconds=0.1)
+    return Verdict(delivery(sequence), error, delay=1.0, refund=False, dead=False, seconds=0.1)
 
 
 def batch() -> Outcomes:
     """Two of each."""
     return Outcomes(
-        published=[row(1), row(2)],
+        published=[delivery(1), delivery(2)],
         failed=[verdict(3), verdict(4)],
-        released=[row(5), row(6)],
+        released=[delivery(5), delivery(6)],
         reasons={"the relay stopped"},
     )
 
@@ -90,7 +80,7 @@ def test_parts_share_no_reasons() -> None:
 def test_adding_leaves_the_other_as_it_is() -> None:
     whole, other = batch(), batch()
     whole.add(other)
-    other.published.append(row(7))
+    other.published.append(delivery(7))
     assert sequences(whole) == [1, 2, 1, 2, 3, 4, 3, 4, 5, 6, 5, 6]
     assert sequences(other) == [1, 2, 7, 3, 4, 5, 6]
 
@@ -103,7 +93,7 @@ def test_each_by_itself_is_all_of_them() -> None:
 
 
 def test_errors_are_spelt_out_once() -> None:
-    outcomes = Outcomes(failed=[verdict(1, "kaputt → 中文 é"), verdict(2, "plain")], released=[row(3)])
+    outcomes = Outcomes(failed=[verdict(1, "kaputt → 中文 é"), verdict(2, "plain")], released=[delivery(3)])
     before = outcomes.failed[0]
     assert outcomes.spell_out()
     assert [one.error for one in outcomes.failed] == ["kaputt \\u2192 \\u4e2d\\u6587 \\xe9", "plain"]
@@ -114,7 +104,7 @@ def test_errors_are_spelt_out_once() -> None:
 
 
 def test_there_is_nothing_to_spell_out_where_nothing_failed() -> None:
-    assert not Outcomes(published=[row(1)], released=[row(2)]).spell_out()
+    assert not Outcomes(published=[delivery(1)], released=[delivery(2)]).spell_out()
 
 
 @pytest.mark.parametrize("most", range(8))
@@ -128,8 +118,8 @@ def test_what_is_beyond_so_many_is_there_and_not_here_in_order(most: int) -> Non
 
 @pytest.mark.parametrize("most", range(1, 5))
 def test_a_row_that_is_there_with_two_leases_is_parted_like_two(most: int) -> None:
-    first, second = row(1), row(2)
-    again = [replace(one, token=uuid4()) for one in (first, second)]
+    first, second = delivery(1), delivery(2)
+    again = [leased_again(one) for one in (first, second)]
     whole = Outcomes(published=[first, second, *again])
     rest = whole.beyond(most)
     assert (len(whole), len(rest)) == (most, 4 - most)

@@ -12,11 +12,12 @@ from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Claimed
 from outbox_core.outbox import Outbox
-from outbox_core.relay import Relay, claimer
+from outbox_core.relay import Relay
 from outbox_core.relay.admission import Admission
 from outbox_core.store import Claim, Leased
 from outbox_core.table import TableName
-from tests.unit.kept_store import KeptStore
+from tests.kit.memory import KeptStore
+from tests.kit.tuning import tune
 
 TABLE = TableName("public", "orders_outbox")
 SECONDS = 15.0
@@ -63,7 +64,7 @@ def _numbers(leased: Leased) -> Sequence[object]:
 async def test_a_key_is_not_followed_past_rows_that_are_not_looked_at_yet(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(claimer, "_LOOK_SECONDS", 60.0)  # one in between would give the first claim its turn
+    tune(monkeypatch, clock_check_seconds=60.0)  # one in between would give the first claim its turn
     store, begun, all_seen, seen = Store(), asyncio.Event(), asyncio.Event(), list[object]()
 
     async def deliver(message: DispatchedMessage) -> None:

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from outbox_core.runtime import clock
 from outbox_core.relay.portions import ALL, Portions
-
-
-class Time:
-    now = 0.0
+from tests.kit.tuning import Clock, stop_clock
 
 
 @pytest.fixture(autouse=True)
-def time(monkeypatch: pytest.MonkeyPatch) -> Time:
-    time = Time()
-    monkeypatch.setattr(clock, "now", lambda: time.now)
-    return time
+def time(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return stop_clock(monkeypatch)
 
 
 def test_all_go_together_as_long_as_that_is_quick() -> None:
@@ -43,7 +37,7 @@ def test_more_go_together_again_when_they_are_quick_and_not_before() -> None:
     assert portions.most == ALL
 
 
-def test_more_go_together_after_a_while_where_writes_always_take_long(time: Time) -> None:
+def test_more_go_together_after_a_while_where_writes_always_take_long(time: Clock) -> None:
     portions, seen = Portions(), list[int]()
     portions.too_many(4, 0.5)
     for time.now in (14.0, 15.0, 29.0, 30.0):

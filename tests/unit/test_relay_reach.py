@@ -13,13 +13,16 @@ from outbox_core.errors import BrokerUnavailable, StorageTimeout
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Dead, Failed, Reconnecting
-from outbox_core.relay import Relay, keys, reach, sweep
+from outbox_core.relay import Relay
 from outbox_core.store import Claim, Leased, Place
 from outbox_core.stores.memory.store import MemoryStore
 from outbox_core.table import TableName
-from tests.integration.relay.bench import Heard, until
-from tests.unit.relaying import QUICK, TABLE, put, rows
-from tests.unit.unreadable_store import UnreadableStore
+from tests.kit.brokers import UnavailableBroker, unavailable
+from tests.kit.memory import TABLE, UnreadableStore, put, rows
+from tests.kit.observing import Heard
+from tests.kit.settings import QUICK
+from tests.kit.tuning import begin_rescans_with_span, tune
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 GOOD, AWAY = "good.b.v1", "away.b.v1"
@@ -46,8 +49,7 @@ class Slow(MemoryStore):
 async def test_a_destination_that_is_away_with_very_many_messages_keeps_nobody_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reach, "_FIRST_SPAN", 1_000)
-    monkeypatch.setattr(reach, "_LEAST_SPAN", 100)
+    tune(monkeypatch, first_span=1_000, least_span=100)
     store, arrived = Slow(), 0
 
     async def good(_: DispatchedMessage) -> None:
@@ -75,21 +77,16 @@ async def test_a_destination_that_is_away_with_very_many_messages_keeps_nobody_w
 async def test_a_drain_ends_behind_very_many_messages_for_a_destination_that_is_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reach, "_FIRST_SPAN", 400)
-    monkeypatch.setattr(reach, "_LEAST_SPAN", 100)
-    monkeypatch.setattr(reach, "_QUICK", 0)
+    tune(monkeypatch, first_span=400, least_span=100, quick_claim_share=0)
     store, arrived = Slow(), 0
 
     async def good(_: DispatchedMessage) -> None:
         nonlocal arrived
         arrived += 1
 
-    async def away(_: DispatchedMessage) -> None:
-        raise BrokerUnavailable("gone")
-
     await put(store, *(Message(AWAY, number) for number in range(1_500)))
     await put(store, *(Message(GOOD, number) for number in range(20)))
-    router = Router({"good.**": good, "away.**": away})
+    router = Router({"good.**": good, "away.**": unavailable})
     settings = QUICK | {"backoff_base": 60.0, "backoff_cap": 60.0}
     await Relay(lambda: store, table=TABLE, dispatcher=router, **settings).drain()
     assert store.timeouts
@@ -100,37 +97,23 @@ async def test_what_appears_behind_is_found_while_a_destination_is_tried_again_a
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each time a message for it is looked for from the beginning; the sweep that finds others must come further."""
-    made = sweep.Sweep.__init__
-
-    def in_small_slices(self: sweep.Sweep, size: reach.Reach) -> None:
-        made(self, size)
-        size.span = 10  # a whole sweep takes longer than it takes until the destination is tried again
-
-    monkeypatch.setattr(reach, "_QUICK", 0)
-    monkeypatch.setattr(sweep.Sweep, "__init__", in_small_slices)
-    store, arrived, tries = MemoryStore(), 0, 0
+    tune(monkeypatch, quick_claim_share=0)
+    # A whole rescan takes longer than it takes until the destination is tried again.
+    begin_rescans_with_span(monkeypatch, 10)
+    store, arrived, away = MemoryStore(), 0, UnavailableBroker(answers_probes=True)
 
     async def good(_: DispatchedMessage) -> None:
         nonlocal arrived
         arrived += 1
 
-    class Away:
-        async def dispatch(self, _: DispatchedMessage, /) -> None:
-            nonlocal tries
-            tries += 1
-            raise BrokerUnavailable("gone")
-
-        async def probe(self) -> None:
-            pass
-
     await put(store, *(Message(AWAY, number) for number in range(1_500)))
     for row in rows(store):
         row.available_at -= timedelta(hours=1)
     settings = QUICK | {"backoff_base": 0.1, "backoff_cap": 0.1, "batch_size": 50}
-    router = Router({"good.**": good, "away.**": Away()})
+    router = Router({"good.**": good, "away.**": away})
     async with Relay(lambda: store, table=TABLE, dispatcher=router, **settings):
         await put(store, Message(GOOD, 1))
-        await until(lambda: arrived == 1 and tries > 5)
+        await until(lambda: arrived == 1 and away.tries > 5)
         await put(store, Message(GOOD, 2))
         behind = rows(store, GOOD)[-1]
         behind.available_at -= timedelta(minutes=30)
@@ -160,7 +143,7 @@ async def test_a_row_that_cannot_be_read_in_time_is_put_off_and_the_others_go_on
     age: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An old one is passed by claims that go on to what is new: only sweeps come upon it."""
-    monkeypatch.setattr(sweep, "MAX_SWEEP_SECONDS", 0.3)
+    tune(monkeypatch, max_rescan_seconds=0.3)
     store, heard, got = UnreadableStore(), Heard(), list[int]()
     store.error = StorageTimeout
 
@@ -241,7 +224,7 @@ async def test_a_slow_key_with_many_messages_keeps_nobody_else_waiting() -> None
 async def test_more_held_keys_than_a_claim_can_be_told_keep_nobody_else_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(keys, "MAX_HELD_IN_CLAIM", 20)
+    tune(monkeypatch, max_held_keys_in_claim=20)
     store, got = MemoryStore(), list[object]()
     held, followers = 100, 30
 

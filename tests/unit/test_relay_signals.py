@@ -15,8 +15,10 @@ from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
 from outbox_core.stores.memory.store import MemoryStore
-from tests.integration.relay.bench import until
-from tests.unit.relaying import QUICK, TABLE, put
+from tests.kit.gates import ignore
+from tests.kit.memory import TABLE, put
+from tests.kit.settings import QUICK
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 BOTH = (signal.SIGTERM, signal.SIGINT)
@@ -39,10 +41,6 @@ async def running(relay: Relay, grace: float) -> asyncio.Task[None]:
     task = asyncio.create_task(relay.run(grace=grace))
     await until(lambda: relay.state == "running")
     return task
-
-
-async def ignore(message: DispatchedMessage) -> None:
-    pass
 
 
 @pytest.mark.usefixtures("handlers")

@@ -10,10 +10,12 @@ from outbox_core.errors import ContentUnreadable, StorageTimeout
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Dead, Failed
-from outbox_core.relay import Relay, sweep
-from tests.integration.relay.bench import Heard, until
-from tests.unit.relaying import QUICK, TABLE, put, rows
-from tests.unit.unreadable_store import UnreadableStore
+from outbox_core.relay import Relay
+from tests.kit.memory import TABLE, UnreadableStore, put, rows
+from tests.kit.observing import Heard
+from tests.kit.settings import QUICK
+from tests.kit.tuning import tune
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 TOPIC = "a.b.v1"
@@ -61,7 +63,7 @@ async def test_a_slow_row_is_found_although_another_key_is_followed_all_the_time
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Follows that come to their end say nothing about a row that is in none of their keys."""
-    monkeypatch.setattr(sweep, "MAX_SWEEP_SECONDS", 0.3)
+    tune(monkeypatch, max_rescan_seconds=0.3)
     store, got = UnreadableStore(), list[int]()
     store.error = StorageTimeout
 

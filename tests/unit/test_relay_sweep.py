@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from outbox_core.errors import StorageTimeout
-from outbox_core.runtime import clock
 from outbox_core.relay.settings import RelaySettings
 from outbox_core.relay.sweep import Sweeps
 from outbox_core.store import BEGINNING, Place
+from tests.kit.tuning import stop_clock
 
 POSITION: Place = (datetime(2030, 1, 1, tzinfo=UTC), 100)
 ON_THE_WAY: Place = (datetime(2029, 1, 1, tzinfo=UTC), 50)
@@ -18,7 +18,7 @@ ON_THE_WAY: Place = (datetime(2029, 1, 1, tzinfo=UTC), 50)
 
 @pytest.fixture(autouse=True)
 def _time_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock, "now", lambda: 0.0)
+    stop_clock(monkeypatch)
 
 
 def test_a_search_looks_for_one_row_and_no_further_than_slices_are_known_to_come() -> None:

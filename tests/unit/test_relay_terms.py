@@ -9,13 +9,15 @@ import pytest
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import LeaderGained, LeaderLost
-from outbox_core.relay import Relay, wakeups
+from outbox_core.relay import Relay
 from outbox_core.store import BEGINNING, Claim, Leased
 from outbox_core.stores.memory.election import MemoryElection
 from outbox_core.table import TableName
-from tests.integration.relay.bench import Heard, until
-from tests.unit.kept_store import KeptStore
-from tests.unit.relaying import QUICK, TABLE, put, rows
+from tests.kit.memory import TABLE, KeptStore, put, rows
+from tests.kit.observing import Heard
+from tests.kit.settings import QUICK
+from tests.kit.tuning import tune
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 TOPIC = "a.b.v1"
@@ -53,8 +55,7 @@ class FailingOver(KeptStore):
 async def test_a_term_that_repeats_its_number_after_a_failover_reads_everything_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("_SWEEP_SECONDS", "MAX_SWEEP_SECONDS"):
-        monkeypatch.setattr(wakeups, name, 600.0)  # no sweep finds it
+    tune(monkeypatch, rescan_seconds=600.0, max_rescan_seconds=600.0)  # no rescan finds it
     store, heard, got = FailingOver(), Heard(), list[int]()
 
     async def dispatch(message: DispatchedMessage) -> None:

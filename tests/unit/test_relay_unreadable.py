@@ -12,41 +12,25 @@ from outbox_core.identifiers import uuid7
 from outbox_core.relay.unreadable import Unreadable
 from outbox_core.store import Claim, KeyId, Place
 from outbox_core.stores.memory.store import MemoryStore
-from tests.unit.relaying import TABLE
+from tests.kit.deliveries import claim
+from tests.kit.memory import TABLE
 
 SINCE: Place = (datetime(2026, 5, 1, tzinfo=UTC), 7)
 UNTIL: Place = (datetime(2026, 5, 2, tzinfo=UTC), 9)
 KEY: KeyId = (UUID(int=0), "k")
 
 
-def claim(term: int = 3, limit: int = 1, blind: bool = False) -> Claim:
-    return Claim(
-        token=uuid7(),
-        term=term,
-        limit=limit,
-        max_bytes=1_000,
-        lock_ttl=30.0,
-        since=SINCE,
-        until=UNTIL,
-        blind=blind,
-        look=False,
+def claim_of(term: int = 3, limit: int = 1, blind: bool = False) -> Claim:
+    return claim(
+        term=term, limit=limit, since=SINCE, until=UNTIL, without_content=blind, find_predecessors=False
     )
 
 
 def test_it_is_a_claim_of_its_own_in_the_present_term_and_passes_over_what_is_held_now() -> None:
     """The failed one is to be undone, by its token; and it is over with its term."""
-    unreadable, failed = Unreadable(TABLE, MemoryStore()), claim()
+    unreadable, failed = Unreadable(TABLE, MemoryStore()), claim_of()
     unreadable.failed(failed, {}, ContentUnreadable("no"))
-    now = Claim(
-        token=uuid7(),
-        term=4,
-        limit=1,
-        max_bytes=1_000,
-        lock_ttl=30.0,
-        held=[KEY],
-        in_hand=[uuid7()],
-        shut=["t"],
-    )
+    now = claim(term=4, limit=1, held_keys=[KEY], own_tokens=[uuid7()], blocked_topics=["t"])
     taken, keys = unreadable.taken(now)
     assert (taken.since, taken.until) == (SINCE, UNTIL)
     assert (taken.token, taken.term) == (now.token, 4)
@@ -59,11 +43,11 @@ def test_it_is_a_claim_of_its_own_in_the_present_term_and_passes_over_what_is_he
 
 def test_it_is_for_the_keys_that_the_failed_one_followed() -> None:
     unreadable = Unreadable(TABLE, MemoryStore())
-    unreadable.failed(claim(), {KEY: 5}, ContentUnreadable("no"))
-    assert unreadable.taken(claim(4))[1] == {KEY: 5}
+    unreadable.failed(claim_of(), {KEY: 5}, ContentUnreadable("no"))
+    assert unreadable.taken(claim_of(4))[1] == {KEY: 5}
 
 
-@pytest.mark.parametrize("failed", [claim(limit=2), claim(blind=True)])
+@pytest.mark.parametrize("failed", [claim_of(limit=2), claim_of(blind=True)])
 def test_a_claim_of_several_rows_or_of_none_of_their_content_blames_nobody(failed: Claim) -> None:
     unreadable = Unreadable(TABLE, MemoryStore())
     unreadable.failed(failed, {}, ContentUnreadable("no"))
@@ -73,7 +57,7 @@ def test_a_claim_of_several_rows_or_of_none_of_their_content_blames_nobody(faile
 def test_a_slow_row_is_suspected_when_it_was_not_answered_three_times() -> None:
     unreadable = Unreadable(TABLE, MemoryStore())
     for _ in range(2):
-        unreadable.failed(claim(), {}, StorageTimeout("slow"))
+        unreadable.failed(claim_of(), {}, StorageTimeout("slow"))
         assert not unreadable.suspected
-    unreadable.failed(claim(), {}, StorageTimeout("slow"))
+    unreadable.failed(claim_of(), {}, StorageTimeout("slow"))
     assert unreadable.suspected

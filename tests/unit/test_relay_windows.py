@@ -13,8 +13,9 @@ from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
 from outbox_core.stores.memory.store import MemoryStore
-from tests.integration.relay.bench import until
-from tests.unit.relaying import QUICK, TABLE, put, rows
+from tests.kit.memory import TABLE, put, rows
+from tests.kit.settings import QUICK
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 

@@ -11,7 +11,7 @@ import pytest
 from outbox_core.errors import ConfigError
 from outbox_core.monitor import MonitorSettings
 from outbox_core.status import Count, Look, rates
-from tests.unit.observers.samples import status
+from tests.kit.samples import status
 
 NONE = Count(0)
 

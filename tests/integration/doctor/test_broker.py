@@ -15,7 +15,7 @@ from outbox_core.dispatchers.router import Router
 from outbox_core.doctor import Finding, Severity
 from outbox_core.meta import DispatchedMessage
 from tests.integration.doctor.ward import TABLE, Ward
-from tests.integration.relay.bench import ignore
+from tests.kit.gates import ignore
 from tests.services.nats import NatsServer
 
 pytestmark = [pytest.mark.store, pytest.mark.asyncio]

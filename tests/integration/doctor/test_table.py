@@ -15,7 +15,9 @@ from outbox_core.config import Settings
 from outbox_core.doctor import Limits, Severity
 from outbox_core.relay.settings import RelaySettings
 from tests.integration.doctor.ward import TABLE, Ward
-from tests.integration.relay.bench import QUICK, ignore, until
+from tests.kit.gates import ignore
+from tests.kit.settings import QUICK_POSTGRES
+from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.store, pytest.mark.asyncio]
 
@@ -240,7 +242,7 @@ async def test_nobody_leads_and_messages_wait(ward: Ward) -> None:
     assert (finding.severity, "3 messages have been due" in finding.title) == (Severity.ERROR, True)
     shared = Settings(relay=RelaySettings(single_active=False))
     assert [each.severity for each in await ward.findings("leader", settings=shared)] == [Severity.NOTE]
-    async with Relay(ward.dsn, table=TABLE, dispatcher=ignore, **QUICK):
+    async with Relay(ward.dsn, table=TABLE, dispatcher=ignore, **QUICK_POSTGRES):
 
         async def led() -> bool:
             return not await ward.findings("leader")
@@ -249,7 +251,7 @@ async def test_nobody_leads_and_messages_wait(ward: Ward) -> None:
 
 
 async def test_a_leader_that_has_fallen_silent(ward: Ward) -> None:
-    async with Relay(ward.dsn, table=TABLE, dispatcher=ignore, **QUICK):
+    async with Relay(ward.dsn, table=TABLE, dispatcher=ignore, **QUICK_POSTGRES):
 
         async def led() -> bool:
             return not await ward.findings("leader")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -21,35 +20,15 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Event
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
+from tests.kit.observing import Heard
+from tests.kit.settings import QUICK_POSTGRES
+from tests.kit.waiting import until
 from tests.services.postgres import Database
 
 TABLE = "shop.orders_outbox"
 TOPIC = "shop.order.placed.v1"
-QUICK: dict[str, Any] = {
-    "poll_interval": 0.05,
-    "dispatch_timeout": 0.5,
-    "database_timeout": 3.0,
-    "lock_ttl": 8.0,
-    "backoff_base": 0.02,
-    "backoff_cap": 0.05,
-    "backoff_jitter": 0.0,
-}
 STOPPED_SECONDS = 2.0
 """In which a relay is gone that is stopped with a grace of 1 s, as one is that is cancelled."""
-E = TypeVar("E", bound=Event)
-
-
-class Heard:
-    """An observer that remembers."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-
-    def __call__(self, event: Event, /) -> None:
-        self.events.append(event)
-
-    def of(self, kind: type[E]) -> list[E]:
-        return [event for event in self.events if isinstance(event, kind)]
 
 
 class Bench:
@@ -76,7 +55,7 @@ class Bench:
             table=TABLE,
             dispatcher=dispatcher,
             observers=(self.heard, *observers),
-            **(QUICK | settings),
+            **(QUICK_POSTGRES | settings),
         )
 
     async def enqueue(self, *payloads: object, topic: str = TOPIC, **fields: Any) -> list[UUID]:
@@ -148,33 +127,6 @@ async def prepared(database: Database) -> AsyncIterator[Bench]:
         yield Bench(database.dsn, connection)
     finally:
         await connection.close()
-
-
-async def until(condition: Callable[[], bool | Awaitable[bool]], timeout: float = 20.0) -> None:
-    """Look again and again until the condition holds; fail after ``timeout`` seconds."""
-    deadline = time.monotonic() + timeout
-    while True:
-        held = condition()
-        if held if isinstance(held, bool) else await held:
-            return
-        assert time.monotonic() < deadline, f"did not come true within {timeout:g} s"
-        await asyncio.sleep(0.01)
-
-
-async def ignore(message: DispatchedMessage) -> None:
-    """A destination that acknowledges everything."""
-
-
-class Gate:
-    """A dispatcher that holds every message until it is opened."""
-
-    def __init__(self) -> None:
-        self.opened = asyncio.Event()
-        self.inside = 0
-
-    async def dispatch(self, message: DispatchedMessage, /) -> None:
-        self.inside += 1
-        await self.opened.wait()
 
 
 def relay_tasks() -> list[str]:

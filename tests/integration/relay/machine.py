@@ -12,10 +12,11 @@ import asyncpg
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from outbox_core.outbox import Outbox
-from outbox_core.store import Claim, KeyId, Lease, Row
+from outbox_core.store import Claim, KeyId, Lease
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 from tests.integration.relay.model import LEASE_ENDED, Expected, Owner
+from tests.kit.deliveries import LeasedRow
 
 TABLE = TableName.parse("shop.orders_outbox")
 LOCK_TTL = 3600.0
@@ -57,7 +58,9 @@ class Table(RuleBasedStateMachine):
     def execute(self, statement: str, *parameters: object) -> None:
         self.run(self.connection.execute(statement, *parameters))
 
-    def leased(self, claim: Claim, rows: list[Row], apart: list[Row], followed: dict[KeyId, int]) -> Owner:
+    def leased(
+        self, claim: Claim, rows: list[LeasedRow], apart: list[LeasedRow], followed: dict[KeyId, int]
+    ) -> Owner:
         """A claim leased these rows, of which some are set apart."""
         for row in rows:
             expected = self.rows[row.message.meta.event_id]
@@ -74,7 +77,7 @@ class Table(RuleBasedStateMachine):
     def write(
         self,
         owner: Owner,
-        rows: list[Row],
+        rows: list[LeasedRow],
         statement: Coroutine[Any, Any, set[Lease]],
         apply: Callable[[Expected], None],
     ) -> None:

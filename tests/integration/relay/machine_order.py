@@ -9,9 +9,11 @@ from hypothesis.stateful import precondition, rule
 
 from outbox_core.identifiers import uuid7
 from outbox_core.message import NIL_UUID
-from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, Leased, Predecessor, Row, Span
+from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, Leased, Predecessor, Span
 from tests.integration.relay.machine import KEYS, LOCK_TTL, TABLE, Table
 from tests.integration.relay.model import Expected, Owner, heads, hidden_before
+from tests.kit.deliveries import LeasedRow
+from tests.kit.deliveries import claim as terms_of_a_claim
 
 
 class Order(Table):
@@ -44,15 +46,14 @@ class Order(Table):
         return data.draw(st.lists(st.sampled_from(self.owners), unique_by=id)) if self.owners else []
 
     def terms(self, term: int | None, limit: int, beside: Sequence[Owner], *, dead_too: bool) -> Claim:
-        return Claim(
+        return terms_of_a_claim(
             token=uuid7(),
             term=term,
             limit=limit,
-            max_bytes=1_000_000,
             lock_ttl=LOCK_TTL,
-            in_hand=[owner.claim.token for owner in beside],
-            apart=[row.id for owner in beside for row in owner.apart],
-            dead_too=dead_too,
+            own_tokens=[owner.claim.token for owner in beside],
+            unordered_ids=[row.id for owner in beside for row in owner.apart],
+            dead_hold_keys=dead_too,
         )
 
     def admit(
@@ -67,7 +68,7 @@ class Order(Table):
         def hidden(key: str, sequence: int) -> Expected | None:
             return hidden_before(self.rows.values(), key, sequence, known, dead_too=claim.dead_too)
 
-        apart: list[Row] = []
+        apart: list[LeasedRow] = []
         if claim.term is None:
             assert leased.hidden == {}
         else:
@@ -132,7 +133,7 @@ class Order(Table):
         self.write(owner, back, self.store.release(TABLE, leases, restamp=False), Expected.unlock)
 
 
-def _by_key(rows: Sequence[Row]) -> dict[str, list[int]]:
+def _by_key(rows: Sequence[LeasedRow]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for row in rows:
         meta = row.message.meta
@@ -141,7 +142,7 @@ def _by_key(rows: Sequence[Row]) -> dict[str, list[int]]:
     return found
 
 
-def _stands_behind(row: Row, first: Predecessor | None) -> bool:
+def _stands_behind(row: LeasedRow, first: Predecessor | None) -> bool:
     return first is not None and row.message.meta.sequence >= first.sequence
 
 

@@ -13,7 +13,9 @@ from outbox_core.dispatcher import Outcome
 from outbox_core.errors import ConfigError, PermanentError, RetryAfter
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
-from tests.integration.relay.bench import TABLE, Bench, ignore, until
+from tests.integration.relay.bench import TABLE, Bench
+from tests.kit.gates import ignore
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 BAD = b'"bad"'

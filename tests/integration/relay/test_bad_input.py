@@ -20,7 +20,10 @@ from outbox_core.errors import (
 )
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
-from tests.integration.relay.bench import QUICK, TABLE, Bench, ignore, until
+from tests.integration.relay.bench import TABLE, Bench
+from tests.kit.gates import ignore
+from tests.kit.settings import QUICK_POSTGRES
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 
@@ -158,7 +161,7 @@ async def test_impossible_states_are_refused_by_the_table(bench: Bench, assignme
 
 
 async def test_a_table_that_does_not_exist_says_which_command_creates_it(bench: Bench) -> None:
-    relay = Relay(bench.dsn, table="shop.absent_outbox", dispatcher=ignore, **QUICK)
+    relay = Relay(bench.dsn, table="shop.absent_outbox", dispatcher=ignore, **QUICK_POSTGRES)
     for form in (relay.start, relay.drain, relay.run_once, lambda: relay.run(signals=False)):
         with pytest.raises(SchemaMissing) as raised:
             await form()
@@ -198,7 +201,7 @@ async def test_a_role_without_rights_says_which_grants_it_needs(bench: Bench, un
             for grant in complete:
                 if grant != missing:
                     await bench.connection.execute(grant)
-            relay = Relay(dsn, table=TABLE, dispatcher=ignore, **QUICK)
+            relay = Relay(dsn, table=TABLE, dispatcher=ignore, **QUICK_POSTGRES)
             if missing is None:
                 assert await relay.drain() == 0
                 continue
@@ -217,7 +220,7 @@ async def test_the_relay_role_is_enough(bench: Bench, unique_name: str) -> None:
     await bench.enqueue(1, 2, key="k")
     async with role(bench, unique_name) as dsn:
         await bench.connection.execute(schema.roles(TABLE, relay=unique_name))
-        assert await Relay(dsn, table=TABLE, dispatcher=ignore, **QUICK).drain() == 2
+        assert await Relay(dsn, table=TABLE, dispatcher=ignore, **QUICK_POSTGRES).drain() == 2
 
 
 # Settings

@@ -10,7 +10,8 @@ import pytest
 
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import LeaderGained, LeaderLost, Published
-from tests.integration.relay.bench import TABLE, Bench, until
+from tests.integration.relay.bench import TABLE, Bench
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 BAD = b'"bad"'

@@ -16,7 +16,8 @@ import pytest
 from outbox_core.errors import PermanentError
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
-from tests.integration.relay.bench import STOPPED_SECONDS, TABLE, Bench, until
+from tests.integration.relay.bench import STOPPED_SECONDS, TABLE, Bench
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 ALL_OF_THE_FIRST = 20

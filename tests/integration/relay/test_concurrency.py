@@ -16,13 +16,14 @@ from outbox_core.relay import Relay
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.stores.memory.database import MemoryRow
 from outbox_core.table import TableName
-from tests.integration.relay.bench import QUICK, until
+from tests.kit.settings import QUICK_POSTGRES
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 
 TABLES = ["shop.orders_outbox", "shop.mails_outbox"]
 LEAVES = ["red", "green", "blue"]
-PATIENT: dict[str, Any] = QUICK | {"dispatch_timeout": 20.0, "lock_ttl": 60.0}
+PATIENT: dict[str, Any] = QUICK_POSTGRES | {"dispatch_timeout": 20.0, "lock_ttl": 60.0}
 
 
 class Count:
@@ -155,7 +156,7 @@ async def test_a_dispatcher_left_behind_and_a_cancelled_one_give_their_places_ba
             await super().dispatch(message)
 
     store, count = await filled(6, leaves=["red"]), Count()
-    quick = QUICK | {"dispatch_timeout": 0.1, "backoff_base": 30.0, "backoff_cap": 30.0}
+    quick = QUICK_POSTGRES | {"dispatch_timeout": 0.1, "backoff_base": 30.0, "backoff_cap": 30.0}
     relay = Relay(
         lambda: store, tables=TABLES, dispatcher=router({"red": Deaf("red", count)}), concurrency=2, **quick
     )

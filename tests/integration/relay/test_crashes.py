@@ -14,7 +14,9 @@ import pytest
 import pytest_asyncio
 
 from tests.integration.relay.crashes import CRASHES, Crash
-from tests.integration.relay.trial import QUICK, Trial, until
+from tests.integration.relay.trial import Trial
+from tests.kit.settings import QUICK_TAKEOVER
+from tests.kit.waiting import until
 from tests.services.postgres import PostgresServer
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.postgres, pytest.mark.timeout(120)]
@@ -120,7 +122,7 @@ async def test_every_dispatch_was_counted_before_it_began(
     aftermath = aftermaths[crash]
     begun = Counter(line["sequence"] for line in aftermath.dispatches)
     for sequence, row in aftermath.rows.items():
-        assert begun[sequence] <= row["attempts"] <= QUICK["max_attempts"]
+        assert begun[sequence] <= row["attempts"] <= QUICK_TAKEOVER["max_attempts"]
         numbers = [line["attempts"] for line in aftermath.dispatches if line["sequence"] == sequence]
         assert numbers == sorted(set(numbers)), "an attempt's number was used twice"
 

@@ -17,7 +17,8 @@ from outbox_core.errors import StorageUnavailable
 from outbox_core.relay import Relay
 from tests.conftest import skipped_or_failed_when_missing
 from tests.integration.relay.broker import Broker
-from tests.integration.relay.trial import BACK_WITHIN, TABLE, Trial, until
+from tests.integration.relay.trial import BACK_WITHIN, TABLE, Trial
+from tests.kit.waiting import quiet_for, until
 from tests.services.postgres import PostgresServer
 from tests.services.session import Services
 
@@ -176,7 +177,8 @@ async def test_without_its_listener_a_relay_finds_messages_by_looking(
         )
         await trial.admin.execute("SELECT pg_terminate_backend($1)", control)
         for sequence in range(2, 5):
-            await asyncio.sleep(poll / 2)  # by then it is calm: after work a relay looks at once for a while
+            # By then it is calm: after work a relay polls without a pause for a while.
+            await quiet_for(poll / 2, lambda before=sequence: len(trial.journal.delivered()) >= before)
             await trial.enqueue(1)
             assert await trial.until_published(sequence, 3.0) < poll + 0.5
 

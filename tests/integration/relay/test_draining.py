@@ -9,11 +9,14 @@ from datetime import timedelta
 
 import pytest
 
-from outbox_core.errors import BrokerUnavailable, StorageError, StorageUnavailable
+from outbox_core.errors import StorageError, StorageUnavailable
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import LeaderGained, Released
 from outbox_core.relay import Relay
-from tests.integration.relay.bench import TABLE, Bench, Gate, ignore, relay_tasks, until
+from tests.integration.relay.bench import TABLE, Bench, relay_tasks
+from tests.kit.brokers import unavailable
+from tests.kit.gates import Gate, ignore
+from tests.kit.waiting import until
 from tests.services.proxy import FaultProxy
 
 pytestmark = pytest.mark.asyncio
@@ -47,12 +50,9 @@ async def test_drain_returns_what_was_published_and_leaves_what_is_not_due(bench
 
 @pytest.mark.parametrize("keys", [[None], ["one"], ["one", "two", "three"]])
 async def test_drain_ends_while_the_destination_is_away(bench: Bench, keys: list[str | None]) -> None:
-    async def dispatch(message: DispatchedMessage) -> None:
-        raise BrokerUnavailable("away")
-
     for key in keys:
         await bench.enqueue(1, 2, key=key)
-    relay = bench.relay(dispatch, backoff_base=60.0, backoff_cap=60.0, concurrency=1)
+    relay = bench.relay(unavailable, backoff_base=60.0, backoff_cap=60.0, concurrency=1)
     assert await relay.drain(timeout=10.0) == 0
     assert {(row["state"], row["attempts"]) for row in await bench.rows()} == {("pending", 0)}
 

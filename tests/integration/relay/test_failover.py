@@ -13,7 +13,8 @@ import pytest
 
 from tests.conftest import skipped_or_failed_when_missing
 from tests.integration.relay.broker import Broker
-from tests.integration.relay.trial import Trial, until
+from tests.integration.relay.trial import Trial
+from tests.kit.waiting import until
 from tests.services.postgres import PostgresServer
 from tests.services.session import Services
 from tests.services.standby import StandbyServer
@@ -84,10 +85,12 @@ async def _replicate_synchronously(trial: Trial) -> None:
     """From now on a commit that was answered is on the stand-by too."""
     await trial.admin.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
     await trial.admin.execute("SELECT pg_reload_conf()")
-    began = time.monotonic()
-    while await trial.admin.fetchval("SELECT sync_state FROM pg_stat_replication") != "sync":
-        assert time.monotonic() - began < 10, "the stand-by never was synchronous"
-        await asyncio.sleep(0.02)
+
+    async def synchronous() -> bool:
+        state: str | None = await trial.admin.fetchval("SELECT sync_state FROM pg_stat_replication")
+        return state == "sync"
+
+    await until(synchronous, 10, "a synchronous stand-by")
 
 
 async def _takes_no_writes(standby: StandbyServer) -> None:

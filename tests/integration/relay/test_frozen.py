@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tests.integration.relay.broker import Broker
-from tests.integration.relay.trial import QUICK, Trial, until
+from tests.integration.relay.trial import Trial
+from tests.kit.settings import QUICK_TAKEOVER
+from tests.kit.waiting import until
 from tests.services.postgres import Database
 
 pytestmark = pytest.mark.asyncio
@@ -113,7 +115,7 @@ async def test_a_relay_frozen_while_it_receives_rows_does_not_keep_them(
                 assert trial.journal.events("SessionEnded", session=pid)
             frozen.send(signal.SIGCONT)
             await frozen.until_seen("event", name="Reconnecting")
-    limit = QUICK["takeover"] if single_active else 1.5 * PATIENT["lock_ttl"]
+    limit = QUICK_TAKEOVER["takeover"] if single_active else 1.5 * PATIENT["lock_ttl"]
     assert seconds < limit + SLACK
     assert all(row["attempts"] == 1 for row in (await trial.rows()).values())
 

@@ -12,8 +12,10 @@ import pytest
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Claimed
-from outbox_core.relay.keys import MAX_HELD_IN_CLAIM
-from tests.integration.relay.bench import TOPIC, Bench, Gate, ignore, until
+from tests.integration.relay.bench import TOPIC, Bench
+from tests.kit.gates import Gate, ignore
+from tests.kit.tuning import constant, tune
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 
@@ -52,8 +54,8 @@ async def test_what_was_written_first_and_committed_late_is_not_overtaken_while_
 async def test_more_keys_wait_than_a_claim_can_be_told_and_the_others_go_on(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outbox_core.relay.keys.MAX_HELD_IN_CLAIM", 50)
-    assert MAX_HELD_IN_CLAIM > 50
+    assert constant("max_held_keys_in_claim") > 50
+    tune(monkeypatch, max_held_keys_in_claim=50)
     waiting = [Message(TOPIC, "first", key=f"k{n}", delay=timedelta(hours=1)) for n in range(1500)]
     behind = [Message(TOPIC, "second", key=f"k{n}") for n in range(1500)]
     async with bench.connection.transaction():

@@ -9,7 +9,9 @@ import pytest
 
 from outbox_core.errors import SchemaMismatch
 from outbox_core.observer import LeaderGained, LeaderLost, Reconnecting
-from tests.integration.relay.bench import TABLE, Bench, ignore, until
+from tests.integration.relay.bench import TABLE, Bench
+from tests.kit.gates import ignore
+from tests.kit.waiting import until
 from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import Database
 

@@ -8,16 +8,17 @@ import os
 import signal
 import time
 from typing import Any
-from uuid import uuid4
 
 import asyncpg
 import pytest
 
 from outbox_core.errors import SchemaError
-from outbox_core.store import Claim
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
-from tests.integration.relay.trial import QUICK, TABLE, Trial, until
+from tests.integration.relay.trial import TABLE, Trial
+from tests.kit.deliveries import claim
+from tests.kit.settings import QUICK_TAKEOVER
+from tests.kit.waiting import quiet_for, until
 from tests.services.proxy import FaultProxy
 
 pytestmark = pytest.mark.asyncio
@@ -27,7 +28,8 @@ SLACK = 2.0
 
 
 @pytest.mark.parametrize(
-    ("fault", "within"), [(signal.SIGKILL, 0.5), (signal.SIGTERM, 0.5), (signal.SIGSTOP, QUICK["takeover"])]
+    ("fault", "within"),
+    [(signal.SIGKILL, 0.5), (signal.SIGTERM, 0.5), (signal.SIGSTOP, QUICK_TAKEOVER["takeover"])],
 )
 async def test_a_stand_by_takes_over(trial: Trial, fault: signal.Signals, within: float) -> None:
     async with trial.child() as leader:
@@ -56,7 +58,8 @@ async def test_a_stand_by_says_once_that_it_is_one(trial: Trial, caplog: pytest.
         await leader.until_leading()
         async with trial.running():
             await until(lambda: said() == 1, 5.0, "a line about standing by")
-            await asyncio.sleep(QUICK["takeover"] / 2)  # in which it campaigns four more times
+            # It campaigns four more times.
+            await quiet_for(QUICK_TAKEOVER["takeover"] / 2, lambda: said() > 1, "a second line")
             leader.send(signal.SIGTERM)
             await until(lambda: bool(_gained(trial)), 5.0, "taking over")
             assert said() == 1
@@ -94,7 +97,7 @@ async def test_a_stand_by_takes_over_from_a_leader_that_the_network_cut_off(tria
             term = await trial.term()
             proxy.hold()
             await trial.enqueue(2)
-            await trial.until_published(4, QUICK["takeover"] + SLACK)
+            await trial.until_published(4, QUICK_TAKEOVER["takeover"] + SLACK)
             await proxy.wait_for(lambda p: p.requests.held > 0)
             assert await trial.term() == term + 1
             proxy.pass_through()
@@ -141,7 +144,7 @@ async def test_a_deposed_leader_claims_nothing(trial: Trial) -> None:
         old = await election.campaign()
         new = await election.campaign()
         assert (old, new) == (1, 2)
-        terms = {term: (await store.claim(table, _claim(term))).count for term in (old, None, new)}
+        terms = {term: (await store.claim(table, claim(term=term))).count for term in (old, None, new)}
         assert terms[old] == 0
         assert terms[None] == 3
         assert await election.heartbeat(1) is False
@@ -236,10 +239,6 @@ async def _connect(trial: Trial) -> Any:
     return await asyncpg.connect(
         trial.dsn, timeout=5, command_timeout=5, server_settings={"application_name": "outbox:test"}
     )
-
-
-def _claim(term: int | None) -> Claim:
-    return Claim(token=uuid4(), term=term, limit=10, max_bytes=1_000_000, lock_ttl=60.0)
 
 
 async def test_workers_side_by_side_lose_nothing_and_repeat_nothing(trial: Trial) -> None:

@@ -10,13 +10,20 @@ from collections.abc import Callable
 import pytest
 
 from outbox_core.relay.settings import MARGIN
-from tests.integration.relay.trial import QUICK, Trial, until
+from tests.integration.relay.trial import Trial
+from tests.kit.settings import QUICK_TAKEOVER
+from tests.kit.waiting import until
 from tests.services.proxy import FaultProxy
 
 pytestmark = pytest.mark.asyncio
 
 SLACK = 0.5
-TRUSTED = QUICK["lock_ttl"] - QUICK["dispatch_timeout"] - QUICK["database_timeout"] - MARGIN
+TRUSTED = (
+    QUICK_TAKEOVER["lock_ttl"]
+    - QUICK_TAKEOVER["dispatch_timeout"]
+    - QUICK_TAKEOVER["database_timeout"]
+    - MARGIN
+)
 
 
 async def test_a_slow_batch_gives_its_unstarted_rows_back(trial: Trial) -> None:

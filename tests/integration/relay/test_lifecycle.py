@@ -21,16 +21,10 @@ from outbox_core.store import Claim, Leased
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
-from tests.integration.relay.bench import (
-    QUICK,
-    STOPPED_SECONDS,
-    TABLE,
-    Bench,
-    Gate,
-    ignore,
-    relay_tasks,
-    until,
-)
+from tests.integration.relay.bench import STOPPED_SECONDS, TABLE, Bench, relay_tasks
+from tests.kit.gates import Gate, ignore
+from tests.kit.settings import QUICK_POSTGRES
+from tests.kit.waiting import until
 from tests.services.postgres import Database
 
 pytestmark = pytest.mark.asyncio
@@ -117,7 +111,7 @@ async def test_a_dead_inner_task_ends_the_relay_with_its_error(
         lambda: Failing(bench.dsn, lambda: gate.inside > 0),
         table=TABLE,
         dispatcher=gate,
-        **(QUICK | {"dispatch_timeout": 5.0, "lock_ttl": 30.0}),
+        **(QUICK_POSTGRES | {"dispatch_timeout": 5.0, "lock_ttl": 30.0}),
     )
     await bench.enqueue(1)
     await relay.start()
@@ -154,7 +148,9 @@ async def test_a_dead_dispatch_task_ends_the_relay_with_its_error(
 
 async def test_the_error_reaches_the_end_of_the_block_and_run(bench: Bench) -> None:
     def relay() -> Relay:
-        return Relay(lambda: Failing(bench.dsn, lambda: True), table=TABLE, dispatcher=ignore, **QUICK)
+        return Relay(
+            lambda: Failing(bench.dsn, lambda: True), table=TABLE, dispatcher=ignore, **QUICK_POSTGRES
+        )
 
     with pytest.raises(ZeroDivisionError):
         await relay().run(signals=False)
@@ -163,7 +159,9 @@ async def test_the_error_reaches_the_end_of_the_block_and_run(bench: Bench) -> N
     with pytest.raises(ZeroDivisionError):
         await started.start()
     failing = False
-    late = Relay(lambda: Failing(bench.dsn, lambda: failing), table=TABLE, dispatcher=ignore, **QUICK)
+    late = Relay(
+        lambda: Failing(bench.dsn, lambda: failing), table=TABLE, dispatcher=ignore, **QUICK_POSTGRES
+    )
     with pytest.raises(RelayFailed):  # noqa: PT012 - the end of the block raises
         async with late:
             failing = True
@@ -182,7 +180,7 @@ async def test_one_relay_serves_many_tables(bench: Bench, database: Database) ->
     async def dispatch(message: DispatchedMessage) -> None:
         seen.append(message.meta.table)
 
-    async with Relay(bench.dsn, tables=tables, dispatcher=dispatch, **QUICK):
+    async with Relay(bench.dsn, tables=tables, dispatcher=dispatch, **QUICK_POSTGRES):
         await until(lambda: sorted(seen) == sorted(tables))
         assert await bench.sessions() <= 5
     await bench.nothing_is_left()
@@ -212,7 +210,7 @@ async def test_many_cycles_leave_no_task_session_or_lock(
 async def test_five_hundred_cycles_leave_no_task() -> None:
     store = MemoryStore()
     outbox = Outbox(TABLE)
-    relay = Relay(lambda: store, table=TABLE, dispatcher=ignore, **QUICK)
+    relay = Relay(lambda: store, table=TABLE, dispatcher=ignore, **QUICK_POSTGRES)
     before = asyncio.all_tasks()
     for cycle in range(500):
         async with store.transaction() as transaction:

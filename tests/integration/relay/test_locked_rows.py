@@ -23,7 +23,10 @@ from outbox_core.relay import Relay
 from outbox_core.store import Claim, Leased
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
-from tests.integration.relay.bench import QUICK, TABLE, TOPIC, Bench, Gate, until
+from tests.integration.relay.bench import TABLE, TOPIC, Bench
+from tests.kit.gates import Gate
+from tests.kit.settings import QUICK_POSTGRES
+from tests.kit.waiting import until
 from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import Database
 
@@ -279,7 +282,9 @@ async def test_what_a_lost_claim_leased_is_given_back_but_for_a_row_that_somebod
     await bench.enqueue(*range(5))
     store = Losing(bench.dsn, timeout=3.0, takeover=8.0)
     try:
-        async with Relay(lambda: store, table=TABLE, dispatcher=dispatch, observers=[bench.heard], **QUICK):
+        async with Relay(
+            lambda: store, table=TABLE, dispatcher=dispatch, observers=[bench.heard], **QUICK_POSTGRES
+        ):
             await lost.wait()
             await bench.enqueue("other")
             await until(lambda: set(arrived) == {1, 2, 3, 4, "other"}, 5.0)

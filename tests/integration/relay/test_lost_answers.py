@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from tests.integration.relay.broker import Broker
-from tests.integration.relay.trial import BACK_WITHIN, QUICK, Gate, Trial, until
+from tests.integration.relay.trial import BACK_WITHIN, Gate, Trial
+from tests.kit.settings import QUICK_TAKEOVER
+from tests.kit.waiting import until
 from tests.services.proxy import FaultProxy
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.postgres]
@@ -59,7 +61,7 @@ async def test_the_network_holds(trial: Trial, fault: Callable[[FaultProxy], Non
             assert proxy.reset()
         proxy.pass_through()
         # A claim that went through unheard of may have to be waited for.
-        assert await trial.until_published(5) < BACK_WITHIN + QUICK["lock_ttl"]
+        assert await trial.until_published(5) < BACK_WITHIN + QUICK_TAKEOVER["lock_ttl"]
     assert set(trial.journal.delivered()) == {1, 2, 3, 4, 5}
     dispatched = Counter(line["sequence"] for line in trial.journal.read("dispatch"))
     assert {number: row["attempts"] for number, row in (await trial.rows()).items()} == dispatched

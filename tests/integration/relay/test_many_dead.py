@@ -8,7 +8,9 @@ import pytest
 
 from outbox_core import DispatchedMessage
 from outbox_core.observer import Claimed, Failed, Published
-from tests.integration.relay.bench import TABLE, Bench, ignore, until
+from tests.integration.relay.bench import TABLE, Bench
+from tests.kit.gates import ignore
+from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(120)]
 

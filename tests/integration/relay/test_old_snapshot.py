@@ -16,7 +16,9 @@ from outbox_core.relay import Relay
 from outbox_core.store import Claim, Span
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
-from tests.integration.relay.bench import TABLE, Bench, ignore, until
+from tests.integration.relay.bench import TABLE, Bench
+from tests.kit.gates import ignore
+from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(120)]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import time
 from uuid import UUID
@@ -13,7 +12,9 @@ import pytest
 from outbox_core.message import Message
 from outbox_core.outbox import Outbox
 from tests.integration.relay.broker import Broker
-from tests.integration.relay.trial import QUICK, TABLE, Trial, until
+from tests.integration.relay.trial import TABLE, Trial
+from tests.kit.settings import QUICK_TAKEOVER
+from tests.kit.waiting import quiet_for, until
 
 pytestmark = pytest.mark.asyncio
 
@@ -89,7 +90,9 @@ async def test_what_follows_a_dead_message(trial: Trial, on_dead: str) -> None:
             assert trial.journal.delivered(key="k") == [*followers, *later]
             return
         await trial.until_published(2)
-        await asyncio.sleep(4 * QUICK["poll_interval"])
+        await quiet_for(
+            4 * QUICK_TAKEOVER["poll_interval"], lambda: bool(trial.journal.delivered(key="k")), "a delivery"
+        )
         assert sorted(trial.journal.delivered()) == keyless
         rows = await trial.rows()
         assert [rows[sequence]["attempts"] for sequence in followers + later] == [0] * 5
@@ -106,7 +109,9 @@ async def test_a_dead_head_blocks_its_key_for_the_next_leader_too(trial: Trial) 
     keyless = await trial.enqueue(1)
     async with trial.running(on_dead="block"):
         await trial.until_published(1)
-        await asyncio.sleep(3 * QUICK["poll_interval"])
+        await quiet_for(
+            3 * QUICK_TAKEOVER["poll_interval"], lambda: bool(trial.journal.delivered(key="k")), "a delivery"
+        )
     assert trial.journal.delivered() == keyless
 
 
@@ -147,10 +152,10 @@ async def test_a_new_leader_waits_for_the_leases_of_a_key(trial: Trial) -> None:
             assert sorted(trial.journal.delivered()) == keyless
             taken_over = time.monotonic()
             await trial.until_published(7, 8.0)
-    assert taken_over - leased_at < QUICK["lock_ttl"]
+    assert taken_over - leased_at < QUICK_TAKEOVER["lock_ttl"]
     assert trial.journal.delivered(key="k") == [*sequences, *later]
     first = trial.journal.read("dispatch", key="k")[0]
-    assert first["at"] - leased_at > QUICK["lock_ttl"] - 0.5
+    assert first["at"] - leased_at > QUICK_TAKEOVER["lock_ttl"] - 0.5
     rows = await trial.rows()
     assert [rows[sequence]["attempts"] for sequence in later] == [1, 1]
 
@@ -175,18 +180,21 @@ async def test_a_message_that_commits_late_is_delivered_at_once(trial: Trial, bu
             transaction = other.transaction()
             await transaction.start()
             late = await Outbox(TABLE).enqueue(other, Message("ok", None))
+
+            def early() -> bool:
+                return late in trial.journal.delivered()
+
             count = 0
             for _ in range(6):
                 await trial.enqueue(2)
                 count += 2
                 await trial.until_published(count)
-                await asyncio.sleep(0.2)
+                await quiet_for(0.2, early)
             if not busy:
-                await asyncio.sleep(2.5)
+                await quiet_for(2.5, early)
             await trial.enqueue(1)
             await trial.until_published(count + 1)
-            await asyncio.sleep(0.1)
-            assert late not in trial.journal.delivered()
+            await quiet_for(0.1, early)
             committed = time.monotonic()
             await transaction.commit()
             await until(lambda: late in trial.journal.delivered(), 4.0, "the late message")

@@ -11,27 +11,30 @@ from outbox_core.dispatcher import Dispatcher
 from outbox_core.errors import BrokerUnavailable
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import BreakerClosed, BreakerOpened, Claimed, Dead, Failed
-from outbox_core.relay.leaves import PROBE_SECONDS
-from tests.integration.relay.away import KINDS, SHORT, Broker, ProbingBroker
-from tests.integration.relay.bench import Bench, until
+from tests.integration.relay.bench import Bench
+from tests.kit.brokers import KINDS, Broker, ProbingBroker
+from tests.kit.settings import FEW_ATTEMPTS
+from tests.kit.tuning import constant
+from tests.kit.waiting import quiet_for, until
 
 pytestmark = pytest.mark.asyncio
+PROBE_SECONDS: float = constant("probe_seconds")
 
 
 @pytest.mark.parametrize("rows", [1, 2, 20])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_long_outage_kills_nothing_and_costs_no_attempt(bench: Bench, kind: str, rows: int) -> None:
     broker = KINDS[kind]()
-    broker.away = True
+    broker.unavailable = True
     await bench.enqueue(*range(rows))
-    async with bench.relay(broker, **SHORT):
+    async with bench.relay(broker, **FEW_ATTEMPTS):
         await until(lambda: bool(bench.heard.of(BreakerOpened)))
-        began = time.monotonic()
-        await until(lambda: time.monotonic() - began > 1.0)
-        assert {(row["state"] == "dead", row["attempts"] > 1) for row in await bench.rows()} == {
-            (False, False)
-        }
-        broker.away = False
+
+        async def dead_or_charged() -> bool:
+            return any(row["state"] == "dead" or row["attempts"] > 1 for row in await bench.rows())
+
+        await quiet_for(1.0, dead_or_charged, "a dead row, or one with a second attempt,")
+        broker.unavailable = False
         assert await bench.settled() == {"published": rows}
     assert {row["attempts"] for row in await bench.rows()} == {1}
     assert not bench.heard.of(Dead)
@@ -46,13 +49,15 @@ async def test_silence_is_an_outage_when_three_time_out_and_nothing_is_acknowled
     bench: Bench, kind: str
 ) -> None:
     broker = KINDS[kind](hangs=True)
-    broker.away = True
+    broker.unavailable = True
     await bench.enqueue(*range(6))
-    async with bench.relay(broker, **SHORT):
-        began = time.monotonic()
-        await until(lambda: time.monotonic() - began > 1.5)
-        assert all(row["attempts"] <= 1 for row in await bench.rows())
-        broker.away = False
+    async with bench.relay(broker, **FEW_ATTEMPTS):
+
+        async def charged() -> bool:
+            return any(row["attempts"] > 1 for row in await bench.rows())
+
+        await quiet_for(1.5, charged, "a second attempt")
+        broker.unavailable = False
         assert await bench.settled() == {"published": 6}
     assert {row["attempts"] for row in await bench.rows()} == {1}
     assert bench.heard.of(BreakerOpened)[0].error == "TX.TIMEOUT not acknowledged within 0.2 s"
@@ -61,24 +66,24 @@ async def test_silence_is_an_outage_when_three_time_out_and_nothing_is_acknowled
 async def test_a_lone_message_survives_silence_too(bench: Bench) -> None:
     """Two timeouts are its own, the third makes it an outage."""
     broker = Broker(hangs=True)
-    broker.away = True
+    broker.unavailable = True
     await bench.enqueue(1)
-    async with bench.relay(broker, **SHORT):
+    async with bench.relay(broker, **FEW_ATTEMPTS):
         await until(lambda: broker.calls[b"1"] >= 8)
         assert (await bench.row())["attempts"] <= 3
-        broker.away = False
+        broker.unavailable = False
         assert await bench.settled() == {"published": 1}
     assert (await bench.row())["attempts"] == 3
 
 
 async def test_one_timeout_is_an_outage_when_the_probe_fails(bench: Bench) -> None:
     broker = ProbingBroker(hangs=True)
-    broker.away = True
+    broker.unavailable = True
     await bench.enqueue(1)
-    async with bench.relay(broker, **SHORT):
+    async with bench.relay(broker, **FEW_ATTEMPTS):
         await until(lambda: bool(bench.heard.of(BreakerOpened)))
         assert broker.probes == 1
-        broker.away = False
+        broker.unavailable = False
         assert await bench.settled() == {"published": 1}
     assert (await bench.row())["attempts"] == 1
 
@@ -90,7 +95,7 @@ async def test_one_timeout_is_the_messages_own_when_the_probe_succeeds(bench: Be
                 await asyncio.Event().wait()
 
     await bench.enqueue(*range(3))
-    async with bench.relay(Picky(), **SHORT):
+    async with bench.relay(Picky(), **FEW_ATTEMPTS):
         assert await bench.settled() == {"published": 2, "dead": 1}
     assert not bench.heard.of(BreakerOpened)
     assert [event.charged for event in bench.heard.of(Failed)] == [True, True]
@@ -99,9 +104,9 @@ async def test_one_timeout_is_the_messages_own_when_the_probe_succeeds(bench: Be
 @pytest.mark.parametrize("kind", KINDS)
 async def test_half_open_lets_one_message_ahead(bench: Bench, kind: str) -> None:
     broker = KINDS[kind]()
-    broker.away = True
+    broker.unavailable = True
     await bench.enqueue(*range(30))
-    async with bench.relay(broker, **SHORT):
+    async with bench.relay(broker, **FEW_ATTEMPTS):
         await until(lambda: bool(bench.heard.of(BreakerOpened)) and broker.at_once == 0)
         broker.most_at_once = 0
         tries = broker.calls.total()
@@ -112,17 +117,19 @@ async def test_half_open_lets_one_message_ahead(bench: Bench, kind: str) -> None
         else:
             await until(lambda: broker.calls.total() >= tries + 4)
         assert broker.most_at_once <= 1
-        broker.away = False
+        broker.unavailable = False
         assert await bench.settled() == {"published": 30}
     assert broker.most_at_once > 1
 
 
 async def test_nothing_is_claimed_while_the_only_destination_is_away(bench: Bench) -> None:
     broker = Broker()
-    broker.away = True
+    broker.unavailable = True
     for key in ("a", "b", None):
         await bench.enqueue(*range(10), key=key)
-    async with bench.relay(broker, **SHORT | {"backoff_base": 30.0, "backoff_cap": 30.0, "concurrency": 2}):
+    async with bench.relay(
+        broker, **FEW_ATTEMPTS | {"backoff_base": 30.0, "backoff_cap": 30.0, "concurrency": 2}
+    ):
         await until(lambda: bool(bench.heard.of(BreakerOpened)))
 
         async def all_back() -> bool:
@@ -131,8 +138,8 @@ async def test_nothing_is_claimed_while_the_only_destination_is_away(bench: Benc
         await until(all_back)
         claims, busy = len(bench.heard.of(Claimed)), time.process_time()
         await bench.enqueue("new")
-        await asyncio.sleep(1.0)  # twenty poll intervals
-        assert len(bench.heard.of(Claimed)) == claims
+        # Twenty poll intervals.
+        await quiet_for(1.0, lambda: len(bench.heard.of(Claimed)) != claims, "a claim")
         assert time.process_time() - busy < 0.6
     assert {row["attempts"] for row in await bench.rows()} == {0}
 
@@ -154,12 +161,12 @@ class Router:
 @pytest.mark.parametrize("key", [None, "k"])
 async def test_a_dead_leaf_does_not_stop_the_other(bench: Bench, hangs: bool, key: str | None) -> None:
     dead, alive = Broker(hangs=hangs), Broker()
-    dead.away = True
+    dead.unavailable = True
     for number in range(10):
         await bench.enqueue(number, topic="to.dead", key=key and f"{key}{number % 3}")
         await bench.enqueue(number, topic="to.alive", key=key and f"{key}{number % 3}x")
     router = Router({"to.dead": dead, "to.alive": alive})
-    settings = SHORT | {"max_attempts": 5, "backoff_base": 1.0, "backoff_cap": 1.0}
+    settings = FEW_ATTEMPTS | {"max_attempts": 5, "backoff_base": 1.0, "backoff_cap": 1.0}
     async with bench.relay(router, **settings):
         await until(lambda: len(alive.calls) == 10 and alive.calls.total() == 10)
         await until(lambda: bool(bench.heard.of(BreakerOpened)))
@@ -170,7 +177,7 @@ async def test_a_dead_leaf_does_not_stop_the_other(bench: Bench, hangs: bool, ke
         # What was claimed meanwhile was the other destination's, save what half-opened this one.
         claimed_since = sum(event.rows for event in bench.heard.of(Claimed)) - claimed
         assert claimed_since <= 20 + 10 * (1 + dead.calls.total() - calls)
-        dead.away = False
+        dead.unavailable = False
         assert await bench.settled() == {"published": 40}
     assert {event.destination for event in bench.heard.of(BreakerOpened)} == {"Broker"}
     assert not bench.heard.of(Dead)
@@ -182,28 +189,28 @@ async def test_whatever_a_probe_raises_means_that_the_broker_is_away(
 ) -> None:
     """A client whose connection is gone often answers with the cancellation of a future of its own."""
     broker = ProbingBroker()
-    broker.away = True
+    broker.unavailable = True
 
     async def probe() -> None:
         broker.probes += 1
-        if broker.away:
+        if broker.unavailable:
             raise error
 
     broker.probe = probe  # type: ignore[method-assign]
     await bench.enqueue(1)
-    async with bench.relay(broker, **SHORT) as relay:
+    async with bench.relay(broker, **FEW_ATTEMPTS) as relay:
         await until(lambda: broker.probes >= 3 or relay.state != "running")
         assert relay.state == "running"
         assert broker.calls.total() == 1
-        broker.away = False
+        broker.unavailable = False
         assert await bench.settled() == {"published": 1}
 
 
 async def test_stopping_in_an_outage_leaves_the_rows_as_they_were(bench: Bench) -> None:
     broker = ProbingBroker()
-    broker.away = True
+    broker.unavailable = True
     await bench.enqueue(*range(10))
-    relay = bench.relay(broker, **SHORT)
+    relay = bench.relay(broker, **FEW_ATTEMPTS)
     await relay.start()
     await until(lambda: broker.probes >= 2)
     began = time.monotonic()
@@ -215,9 +222,9 @@ async def test_stopping_in_an_outage_leaves_the_rows_as_they_were(bench: Bench) 
 
 async def test_stopping_while_a_timeout_is_looked_into_loses_no_outcome(bench: Bench) -> None:
     broker = ProbingBroker(hangs=True)
-    broker.away = True
+    broker.unavailable = True
     await bench.enqueue(1)
-    relay = bench.relay(broker, **SHORT | {"dispatch_timeout": 1.0})
+    relay = bench.relay(broker, **FEW_ATTEMPTS | {"dispatch_timeout": 1.0})
     await relay.start()
     await until(lambda: broker.probes == 1)
     await relay.stop(grace=0.2)
@@ -228,11 +235,11 @@ async def test_stopping_while_a_timeout_is_looked_into_loses_no_outcome(bench: B
 
 async def test_an_outage_of_the_shortest_kind_is_over_at_the_first_acknowledgement(bench: Bench) -> None:
     broker = Broker()
-    broker.away = True
+    broker.unavailable = True
     await bench.enqueue(*range(200))
-    async with bench.relay(broker, **SHORT):
+    async with bench.relay(broker, **FEW_ATTEMPTS):
         await until(lambda: bool(bench.heard.of(BreakerOpened)))
-        broker.away = False
+        broker.unavailable = False
         assert await bench.settled() == {"published": 200}
     assert broker.most_at_once > 10
 
@@ -242,14 +249,14 @@ async def test_a_broker_that_can_be_probed_is_looked_at_every_few_seconds_howeve
 ) -> None:
     """What a wait may come to at most is for messages; a probe costs none of them."""
     broker = ProbingBroker()
-    broker.away = True
+    broker.unavailable = True
     await bench.enqueue(1)
-    settings = SHORT | {"backoff_base": 60.0, "backoff_cap": 60.0}
+    settings = FEW_ATTEMPTS | {"backoff_base": 60.0, "backoff_cap": 60.0}
     async with bench.relay(broker, **settings):
         await until(lambda: bool(bench.heard.of(BreakerOpened)))
         assert bench.heard.of(BreakerOpened)[0].retry_in == pytest.approx(PROBE_SECONDS, abs=0.5)
         await until(lambda: broker.probes >= 1, 3 * PROBE_SECONDS)
-        broker.away = False
+        broker.unavailable = False
         back = time.monotonic()
         assert await bench.settled(4 * PROBE_SECONDS) == {"published": 1}
         assert time.monotonic() - back < 2 * PROBE_SECONDS

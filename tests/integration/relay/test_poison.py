@@ -10,8 +10,10 @@ import pytest
 from outbox_core.errors import BrokerUnavailable
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Dead
-from tests.integration.relay.away import SHORT, Broker
-from tests.integration.relay.bench import Bench, until
+from tests.integration.relay.bench import Bench
+from tests.kit.brokers import Broker
+from tests.kit.settings import FEW_ATTEMPTS
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 
@@ -54,7 +56,7 @@ async def test_a_poison_message_is_dead_in_the_end_and_the_others_get_through(
     await bench.enqueue("poison", key=key)
     await bench.enqueue(*range(5, 40))
     count = 40
-    async with bench.relay(broker, **SHORT | {"max_attempts": 4, "concurrency": 8}):
+    async with bench.relay(broker, **FEW_ATTEMPTS | {"max_attempts": 4, "concurrency": 8}):
 
         async def dead() -> bool:
             # Who cannot be probed is known to be back by a delivery alone, so there must be something to deliver.
@@ -76,5 +78,5 @@ async def test_a_poison_message_is_dead_in_the_end_and_the_others_get_through(
 
 async def test_a_lone_poison_message_is_dead_when_the_broker_answers_its_probes(bench: Bench) -> None:
     await bench.enqueue("poison")
-    async with bench.relay(ProbingFragile(), **SHORT):
+    async with bench.relay(ProbingFragile(), **FEW_ATTEMPTS):
         assert await bench.settled(40) == {"dead": 1}

@@ -8,7 +8,9 @@ import time
 
 import pytest
 
-from tests.integration.relay.trial import QUICK, Trial, until
+from tests.integration.relay.trial import Trial
+from tests.kit.settings import QUICK_TAKEOVER
+from tests.kit.waiting import quiet_for, until
 from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import Database
 from tests.services.proxy import FaultProxy
@@ -26,7 +28,7 @@ async def test_a_relay_behind_a_pooler_says_so_and_delivers(
     async with trial.running(pgbouncer.dsn(database.name)):
         await trial.until_published(40)
         await trial.enqueue(3)
-        assert await trial.until_published(43) < QUICK["poll_interval"] + 1.0
+        assert await trial.until_published(43) < QUICK_TAKEOVER["poll_interval"] + 1.0
         locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
         assert await trial.admin.fetchval(locks) == 0
     assert len(trial.journal.events("PoolerDetected")) == 1
@@ -49,7 +51,9 @@ async def test_a_stand_by_behind_a_pooler_takes_over(
             term = await trial.term()
             leader.send(fault)
             await trial.enqueue(2)
-            await trial.until_published(4, (0 if fault is signal.SIGTERM else QUICK["takeover"]) + SLACK)
+            await trial.until_published(
+                4, (0 if fault is signal.SIGTERM else QUICK_TAKEOVER["takeover"]) + SLACK
+            )
             assert await trial.term() == term + 1
             if fault is signal.SIGSTOP:
                 leader.send(signal.SIGCONT)
@@ -79,8 +83,13 @@ async def test_a_leader_cut_off_in_the_middle_of_a_claim_does_not_keep_its_row_l
         cut_off = time.monotonic()
         await trial.until_session(f"pid = {backend} AND state = 'idle in transaction'")
         async with trial.running(dsn):
-            await trial.until_published(3, QUICK["takeover"] + 2 * QUICK["database_timeout"] + SLACK)
-        assert time.monotonic() - cut_off < QUICK["takeover"] + 2 * QUICK["database_timeout"] + SLACK
+            await trial.until_published(
+                3, QUICK_TAKEOVER["takeover"] + 2 * QUICK_TAKEOVER["database_timeout"] + SLACK
+            )
+        assert (
+            time.monotonic() - cut_off
+            < QUICK_TAKEOVER["takeover"] + 2 * QUICK_TAKEOVER["database_timeout"] + SLACK
+        )
         assert proxy.responses.held > 0
         assert not leader.seen("dispatch")
     assert sorted(trial.journal.delivered()) == [1, 2, 3]
@@ -94,7 +103,7 @@ async def test_two_relays_behind_a_pooler_do_not_both_lead(
     async with trial.running(dsn), trial.running(dsn):
         for _ in range(5):
             await trial.enqueue(4)
-            await asyncio.sleep(0.2)
+            await quiet_for(0.2, lambda: len(trial.journal.events("LeaderGained")) > 2, "a third leadership")
         await trial.until_published(20)
     assert len(trial.journal.delivered()) == 20
     assert await trial.term() <= 2

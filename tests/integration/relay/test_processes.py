@@ -23,14 +23,15 @@ def script(body: str) -> str:
         f"""
         import asyncio, os, signal, sys, time
         from outbox_core.relay import Relay
-        from tests.integration.relay.bench import QUICK, TABLE
+        from tests.integration.relay.bench import TABLE
+        from tests.kit.settings import QUICK_POSTGRES
         started = 0
         async def dispatch(message):
             global started
             started += 1
             await asyncio.sleep(0 if message.payload == b"1" else 30)
         def relay(**more):
-            settings = QUICK | {{"dispatch_timeout": 5.0, "lock_ttl": 30.0}} | more
+            settings = QUICK_POSTGRES | {{"dispatch_timeout": 5.0, "lock_ttl": 30.0}} | more
             return Relay(sys.argv[1], table=TABLE, dispatcher=dispatch, **settings)
         {textwrap.indent(textwrap.dedent(body), "        ").strip()}
         """

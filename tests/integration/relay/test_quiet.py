@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 import pytest
 
-from outbox_core.errors import BrokerUnavailable
-from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import BreakerOpened, LeaderGained, Published
 from outbox_core.relay import Relay
 from outbox_core.relay.claimer import Claimer
 from outbox_core.store import Claim, Leased
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
-from tests.integration.relay.bench import QUICK, TABLE, Bench, ignore, until
+from tests.integration.relay.bench import TABLE, Bench
+from tests.kit.brokers import unavailable
+from tests.kit.gates import ignore
+from tests.kit.settings import QUICK_POSTGRES
+from tests.kit.waiting import quiet_for, until
 
 pytestmark = pytest.mark.asyncio
 
@@ -38,11 +39,11 @@ async def test_an_idle_relay_uses_little_of_a_core(bench: Bench) -> None:
     async with Relay(bench.dsn, table=TABLE, dispatcher=ignore) as relay:
         await bench.enqueue(1)
         await bench.settled()
-        await asyncio.sleep(1.0)  # in which more may be expected after what came
+        # A relay expects more after what came.
+        await quiet_for(1.0, lambda: relay.state != "running")
         busy = time.process_time()
-        await asyncio.sleep(IDLE_SECONDS)
+        await quiet_for(IDLE_SECONDS, lambda: relay.state != "running", every=0.5)
         assert time.process_time() - busy < 0.05 * IDLE_SECONDS
-        assert relay.state == "running"
 
 
 async def test_a_leader_that_looks_in_vain_writes_nothing(bench: Bench) -> None:
@@ -55,7 +56,7 @@ async def test_a_leader_that_looks_in_vain_writes_nothing(bench: Bench) -> None:
         )
         return value
 
-    settings = QUICK | {"poll_interval": 0.01}
+    settings = QUICK_POSTGRES | {"poll_interval": 0.01}
     async with Relay(lambda: store, table=TABLE, dispatcher=ignore, observers=[bench.heard], **settings):
         await until(lambda: bool(bench.heard.of(LeaderGained)))
         first, before = store.claims, await next_transaction()
@@ -75,12 +76,9 @@ async def test_hints_are_no_reason_to_hurry_while_the_only_destination_is_away(
         rounds += 1
         return await step(claimer)
 
-    async def away(_: DispatchedMessage) -> None:
-        raise BrokerUnavailable("gone")
-
     monkeypatch.setattr(Claimer, "step", counted)
     slow = {"poll_interval": 5.0, "backoff_base": 60.0, "backoff_cap": 60.0}
-    async with bench.relay(away, **slow) as relay:
+    async with bench.relay(unavailable, **slow) as relay:
         await bench.enqueue(1)
         await until(lambda: bool(bench.heard.of(BreakerOpened)))
         rounds = 0
@@ -88,6 +86,7 @@ async def test_hints_are_no_reason_to_hurry_while_the_only_destination_is_away(
             before = rounds
             await bench.connection.execute("SELECT pg_notify('outbox', 'shop.orders_outbox')")
             await until(lambda: rounds > before)  # noqa: B023 - it is awaited here
-            await asyncio.sleep(0.05)  # the time in which it might go round by itself
+            # It might go round by itself.
+            await quiet_for(0.05, lambda: rounds > 2 * hints, "a round between two hints")
         assert relay.state == "running"
     assert rounds <= 2 * hints, "it went round by itself between two hints"

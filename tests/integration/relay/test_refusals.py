@@ -10,7 +10,9 @@ import pytest
 
 from outbox_core.errors import BrokerUnavailable
 from outbox_core.meta import DispatchedMessage
-from tests.integration.relay.bench import TABLE, Bench, ignore, until
+from tests.integration.relay.bench import TABLE, Bench
+from tests.kit.gates import ignore
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 

@@ -11,7 +11,8 @@ from outbox_core.errors import PermanentError
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Dead
 from outbox_core.stores.postgres.upkeep import PostgresUpkeep
-from tests.integration.relay.bench import TABLE, Bench, until
+from tests.integration.relay.bench import TABLE, Bench
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 

@@ -11,8 +11,10 @@ import pytest
 
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Reconnecting
-from outbox_core.relay import aside
-from tests.integration.relay.bench import TABLE, Bench, Gate, ignore, until
+from tests.integration.relay.bench import TABLE, Bench
+from tests.kit.gates import Gate, ignore
+from tests.kit.tuning import tune
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 
@@ -67,7 +69,7 @@ async def test_outcomes_that_take_too_long_together_are_recorded_in_parts(
 async def test_one_that_takes_too_long_keeps_no_other(
     bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aside, "_TRY_SECONDS", 5.0)
+    tune(monkeypatch, deferred_retry_seconds=5.0)
     await bench.connection.execute(_SLOWED % (30, """ AND NEW.payload = '"slow"'::jsonb"""))
     await bench.enqueue(1, "slow", 3)
     async with bench.relay(ignore, **HASTY, lock_ttl=60.0) as relay:
@@ -134,7 +136,7 @@ async def test_a_table_that_is_locked_for_a_while_makes_no_outcome_a_slow_one(
 async def test_those_that_were_slow_are_recorded_soon_after_the_first_of_them(
     bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aside, "_TRY_SECONDS", 5.0)
+    tune(monkeypatch, deferred_retry_seconds=5.0)
     await bench.connection.execute(_SLOWED % (30, """ AND NEW.payload = '"slow"'::jsonb"""))
     await bench.enqueue("slow", "slow", "slow", "slow")
     async with bench.relay(ignore, **HASTY, lock_ttl=60.0):

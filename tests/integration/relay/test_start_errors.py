@@ -16,7 +16,10 @@ import pytest
 from outbox_core.errors import OutboxError, StorageTimeout, StorageUnavailable
 from outbox_core.relay import Relay
 from tests.conftest import skipped_or_failed_when_missing
-from tests.integration.relay.bench import QUICK, TABLE, Bench, ignore, until
+from tests.integration.relay.bench import TABLE, Bench
+from tests.kit.gates import ignore
+from tests.kit.settings import QUICK_POSTGRES
+from tests.kit.waiting import until
 from tests.services.postgres import PostgresServer
 from tests.services.proxy import FaultProxy
 from tests.services.session import Services
@@ -51,7 +54,7 @@ async def refusal(dsn: str, **settings: Any) -> str:
     """The one error of a relay that cannot start; the same whichever way it is started."""
     texts: set[str] = set()
     for start in (Relay.start, lambda relay: relay.run(signals=False), Relay.run_once, Relay.drain):
-        relay = Relay(dsn, table=TABLE, dispatcher=ignore, **(QUICK | settings))
+        relay = Relay(dsn, table=TABLE, dispatcher=ignore, **(QUICK_POSTGRES | settings))
         with pytest.raises(OutboxError) as raised:
             await start(relay)
         assert relay.state == "stopped"

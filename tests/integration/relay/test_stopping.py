@@ -10,7 +10,9 @@ import pytest
 from outbox_core.errors import ConfigError, RelayFailed
 from outbox_core.observer import Released, Stopped
 from outbox_core.relay import Relay
-from tests.integration.relay.bench import Bench, Gate, ignore, relay_tasks, until
+from tests.integration.relay.bench import Bench, relay_tasks
+from tests.kit.gates import Gate, ignore
+from tests.kit.waiting import until
 from tests.services.proxy import FaultProxy
 
 pytestmark = pytest.mark.asyncio

@@ -12,7 +12,9 @@ from outbox_core.errors import (
     StorageUnavailable,
 )
 from outbox_core.relay import Relay
-from tests.integration.relay.bench import QUICK, TABLE, Bench, ignore
+from tests.integration.relay.bench import TABLE, Bench
+from tests.kit.gates import ignore
+from tests.kit.settings import QUICK_POSTGRES
 
 pytestmark = pytest.mark.asyncio
 
@@ -51,6 +53,6 @@ async def test_a_version_that_somebody_keeps_locked_is_a_timeout_of_ours_and_not
 async def test_a_table_that_is_no_outbox_is_not_called_an_old_one(bench: Bench) -> None:
     await bench.connection.execute("CREATE TABLE shop.orders (id int PRIMARY KEY)")
     with pytest.raises(SchemaMismatch) as raised:
-        await Relay(bench.dsn, table="shop.orders", dispatcher=ignore, **QUICK).start()
+        await Relay(bench.dsn, table="shop.orders", dispatcher=ignore, **QUICK_POSTGRES).start()
     assert str(raised.value) == "shop.orders: it exists and is not an outbox table; choose another name"
     await bench.nothing_is_left()

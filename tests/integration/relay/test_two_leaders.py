@@ -16,11 +16,14 @@ from outbox_core.relay import Relay
 from outbox_core.store import Claim, Election, KeyId, Leased
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
-from tests.integration.relay.bench import QUICK, TABLE, Bench, Heard, until
+from tests.integration.relay.bench import TABLE, Bench
+from tests.kit.observing import Heard
+from tests.kit.settings import QUICK_POSTGRES
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 
-PATIENT: dict[str, Any] = QUICK | {"dispatch_timeout": 15.0, "lock_ttl": 30.0, "takeover": 4.0}
+PATIENT: dict[str, Any] = QUICK_POSTGRES | {"dispatch_timeout": 15.0, "lock_ttl": 30.0, "takeover": 4.0}
 """No lease ends by itself in the time of a test."""
 KEYS = ("a", "b", "c")
 EVERYTHING = "SELECT * FROM shop.orders_outbox ORDER BY sequence"

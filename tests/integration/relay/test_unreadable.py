@@ -8,9 +8,10 @@ import pytest
 
 from outbox_core.message import Message
 from outbox_core.observer import Dead, Failed, Reconnecting
-from outbox_core.relay import reach, sweep
-from outbox_core.relay.settings import RelaySettings
-from tests.integration.relay.bench import TABLE, TOPIC, Bench, ignore, until
+from tests.integration.relay.bench import TABLE, TOPIC, Bench
+from tests.kit.gates import ignore
+from tests.kit.tuning import begin_claims_with_span, tune
+from tests.kit.waiting import until
 from tests.services.proxy import FaultProxy
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(120)]
@@ -83,7 +84,7 @@ async def test_a_row_that_is_too_large_to_be_sent_in_time_is_put_off_and_the_oth
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server reads it quickly enough: it is the way to the relay that takes long."""
-    monkeypatch.setattr(sweep, "MAX_SWEEP_SECONDS", 0.3)
+    tune(monkeypatch, max_rescan_seconds=0.3)
     await bench.enqueue(1, 2)
     async with bench.connection.transaction():
         message = Message(TOPIC, body=os.urandom(500_000), content_type="application/avro")
@@ -114,13 +115,7 @@ async def _published(bench: Bench, count: int) -> bool:
 async def test_times_beyond_what_can_be_told_do_not_stop_claims_that_look_less_far(
     bench: Bench, time: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = reach.Reach.__init__
-
-    def short(self: reach.Reach, settings: RelaySettings) -> None:
-        made(self, settings)
-        self.span = 5
-
-    monkeypatch.setattr(reach.Reach, "__init__", short)
+    begin_claims_with_span(monkeypatch, 5)
     await bench.enqueue(*range(60))
     await bench.connection.execute(f"UPDATE {TABLE} SET available_at = '{time}'")  # noqa: S608
     async with bench.relay(ignore):

@@ -8,7 +8,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -23,21 +23,11 @@ from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
 from tests.integration.relay.broker import Broker, Witness
 from tests.integration.relay.journal import Journal
+from tests.kit.settings import QUICK_TAKEOVER
+from tests.kit.waiting import until
 
 TABLE = "orders_outbox"
 ROOT = Path(__file__).parents[3]
-QUICK: dict[str, Any] = {
-    "lock_ttl": 3.0,
-    "dispatch_timeout": 0.5,
-    "database_timeout": 0.7,
-    "takeover": 2.0,
-    "poll_interval": 0.3,
-    "backoff_base": 0.2,
-    "backoff_cap": 0.5,
-    "backoff_jitter": 0.05,
-    "max_attempts": 5,
-}
-"""A relay's settings with short times: a crashed owner's rows are free after 3 s."""
 BACK_WITHIN = 5.0
 """Seconds after the end of whatever kept a relay from its database until it is at work again."""
 GATE_LOCK = 42
@@ -51,16 +41,6 @@ $$;
 CREATE TRIGGER gate BEFORE UPDATE ON {TABLE} FOR EACH ROW EXECUTE FUNCTION wait_at_gate();
 """
 _POLL_SECONDS = 0.02
-
-
-async def until(condition: Callable[[], bool], within: float, what: str = "the condition") -> float:
-    """Wait until a condition holds; the seconds it took. Fails when it does not hold in time."""
-    began = time.monotonic()
-    while not condition():
-        if time.monotonic() - began > within:
-            raise AssertionError(f"{what} did not come true within {within:g} s")
-        await asyncio.sleep(_POLL_SECONDS)
-    return time.monotonic() - began
 
 
 @dataclass
@@ -205,7 +185,7 @@ class Trial:
             tables=list(tables),
             dispatcher=broker or Broker(self.journal),
             observers=[Witness(self.journal)],
-            **(QUICK | settings),
+            **(QUICK_TAKEOVER | settings),
         )
 
     @asynccontextmanager
@@ -248,7 +228,7 @@ class Trial:
             "stop_at": stop_at,
             "loses": loses,
             "grace": grace,
-            "settings": QUICK | settings,
+            "settings": QUICK_TAKEOVER | settings,
         }
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.integration.relay.child", json.dumps(orders), cwd=ROOT

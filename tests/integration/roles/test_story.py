@@ -16,8 +16,8 @@ from outbox_core.monitor import read_status
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
 from outbox_core.stores.postgres.upkeep import PostgresUpkeep
-from tests.integration.relay.bench import QUICK
 from tests.integration.roles.cast import TABLE, Cast
+from tests.kit.settings import QUICK_POSTGRES
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.store]
 TOPIC = "shop.order.placed.v1"
@@ -61,7 +61,7 @@ async def test_the_whole_story(cast: Cast) -> None:
             async with session.transaction():
                 await outbox.enqueue(session, Message(TOPIC, "else", event_id=once.event_id))
 
-    relay = Relay(cast.dsn("relay"), table=TABLE, dispatcher=picky, **QUICK)
+    relay = Relay(cast.dsn("relay"), table=TABLE, dispatcher=picky, **QUICK_POSTGRES)
     assert await relay.drain() == 1
     assert picky.arrived == ["good"]
     (status,) = await read_status(cast.dsn("viewer"), TABLE)
@@ -77,7 +77,7 @@ async def test_the_whole_story(cast: Cast) -> None:
         assert (await letters.discard(await letters.plan(Filter(event_ids=[other])), **BECAUSE)).changed == 1
         with pytest.raises(PermissionDenied):
             await letters.show(one, payload=True)
-    assert await Relay(cast.dsn("relay"), table=TABLE, dispatcher=picky, **QUICK).drain() == 1
+    assert await Relay(cast.dsn("relay"), table=TABLE, dispatcher=picky, **QUICK_POSTGRES).drain() == 1
     assert picky.arrived == ["good", "bad"]
 
     async with cast.session("admin") as admin:
@@ -97,7 +97,7 @@ async def test_relays_of_every_kind_work_with_the_relays_grants(cast: Cast) -> N
         for on_published in ("mark", "delete"):
             await enqueue(cast, *range(5), key="k")
             picky = Picky()
-            settings = QUICK | {"single_active": single_active, "on_published": on_published}
+            settings = QUICK_POSTGRES | {"single_active": single_active, "on_published": on_published}
             assert await Relay(cast.dsn("relay"), table=TABLE, dispatcher=picky, **settings).drain() == 5
             assert sorted(picky.arrived) == list(range(5))
 
@@ -113,12 +113,12 @@ async def test_the_migrator_goes_back_and_upgrades_while_the_others_work(cast: C
             schema.roles(TABLE, viewer=cast.role("viewer"), operator=cast.role("operator"))
         )
     await enqueue(cast, "good")
-    assert await Relay(cast.dsn("relay"), table=TABLE, dispatcher=Picky(), **QUICK).drain() == 2
+    assert await Relay(cast.dsn("relay"), table=TABLE, dispatcher=Picky(), **QUICK_POSTGRES).drain() == 2
 
 
 async def test_nobody_does_the_work_of_another(cast: Cast) -> None:
     for part in ("producer", "viewer", "operator"):
-        relay = Relay(cast.dsn(part), table=TABLE, dispatcher=Picky(), **QUICK)
+        relay = Relay(cast.dsn(part), table=TABLE, dispatcher=Picky(), **QUICK_POSTGRES)
         with pytest.raises(PermissionDenied, match=r"; it lacks .+ ON shop"):
             await relay.start()
     for part in ("relay", "viewer", "operator"):
@@ -152,9 +152,9 @@ async def test_a_relay_that_lacks_grants_names_them_when_it_starts(cast: Cast) -
         for grant in lacks:
             await migrator.execute(f"REVOKE {grant} FROM {cast.role('relay')}")
             with pytest.raises(PermissionDenied) as raised:  # noqa: PT012 - says which one was missing
-                await Relay(cast.dsn("relay"), table=TABLE, dispatcher=Picky(), **QUICK).drain()
+                await Relay(cast.dsn("relay"), table=TABLE, dispatcher=Picky(), **QUICK_POSTGRES).drain()
                 pytest.fail(f"started without {grant}")
             assert raised.value.missing == (grant,)
             assert str(raised.value).endswith(f"; it lacks {grant}")
             await migrator.execute(f"GRANT {grant} TO {cast.role('relay')}")
-    assert await Relay(cast.dsn("relay"), table=TABLE, dispatcher=Picky(), **QUICK).drain() == 0
+    assert await Relay(cast.dsn("relay"), table=TABLE, dispatcher=Picky(), **QUICK_POSTGRES).drain() == 0

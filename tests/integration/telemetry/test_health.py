@@ -15,9 +15,11 @@ from outbox_core.relay.health import HealthLimits
 from outbox_core.status import Look, TableStatus
 from outbox_core.table import TableName
 from outbox_core.upkeep import Reporting
-from tests.integration.relay.bench import TABLE, Bench, ignore, prepared, until
+from tests.integration.relay.bench import TABLE, Bench, prepared
+from tests.kit.gates import ignore
+from tests.kit.samples import status
+from tests.kit.waiting import until
 from tests.services.postgres import PostgresServer
-from tests.unit.observers.samples import status
 
 pytestmark = pytest.mark.asyncio
 OFTEN = MonitorSettings(interval=0.05)

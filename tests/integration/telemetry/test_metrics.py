@@ -20,7 +20,9 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.monitor import MonitorSettings
 from outbox_core.observer import BreakerClosed, BreakerOpened, Measured
 from outbox_core.observers.prometheus import PrometheusObserver
-from tests.integration.relay.bench import TABLE, TOPIC, Bench, ignore, until
+from tests.integration.relay.bench import TABLE, TOPIC, Bench
+from tests.kit.gates import ignore
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 OF_TABLE = frozenset({("table", TABLE)})

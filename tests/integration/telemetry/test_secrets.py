@@ -24,8 +24,9 @@ from outbox_core.observers.json_lines import JsonLinesObserver
 from outbox_core.observers.logging import LoggingObserver
 from outbox_core.observers.opentelemetry import OpenTelemetryObserver
 from outbox_core.observers.prometheus import PrometheusObserver
-from tests.integration.relay.bench import QUICK, TABLE, TOPIC, Bench
-from tests.unit.observers.samples import TENANT
+from tests.integration.relay.bench import TABLE, TOPIC, Bench
+from tests.kit.samples import TENANT
+from tests.kit.settings import QUICK_POSTGRES
 
 pytestmark = pytest.mark.asyncio
 CANARIES = ("CANARY-PAYLOAD", "CANARY-HEADER", "CANARY-PASSWORD", "CANARY-TOKEN")
@@ -96,7 +97,7 @@ async def test_no_canary_gets_out(bench: Bench, caplog: pytest.LogCaptureFixture
         dispatcher=Careless(),  # type: ignore[arg-type]
         observers=observers,
         monitor=MonitorSettings(interval=0.05),
-        **QUICK,
+        **QUICK_POSTGRES,
     )
     async with relay:
         assert await bench.settled() == {"published": 6, "dead": 1}

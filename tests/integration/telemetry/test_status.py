@@ -11,8 +11,10 @@ from outbox_core.monitor import read_status
 from outbox_core.status import Count, Leadership, Look, rates
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.stores.postgres.upkeep import PostgresUpkeep
-from tests.integration.relay.bench import Bench, ignore, until
+from tests.integration.relay.bench import Bench
 from tests.integration.yard import NAME, TABLE, TOPIC, Yard, role
+from tests.kit.gates import ignore
+from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.store]
 DEEP = Look()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,10 +19,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from outbox_core import Message, Outbox, Relay
 from outbox_core.testing import RecordingDispatcher
+from tests.kit.settings import QUICK_WEB
+from tests.kit.waiting import until
 
 TABLE = "shop.orders_outbox"
 TOPIC = "shop.order.placed.v1"
-QUICK: dict[str, Any] = {"poll_interval": 0.1, "backoff_base": 0.05, "backoff_jitter": 0.0}
 TABLES = """
 CREATE TABLE orders (
     id integer,
@@ -43,7 +44,7 @@ class Shop:
         return self.dsn.replace("postgresql://", "postgresql+asyncpg://", 1)
 
     def relay(self, dispatcher: RecordingDispatcher, **settings: Any) -> Relay:
-        return Relay(self.dsn, table=TABLE, dispatcher=dispatcher, cleaner=None, **(QUICK | settings))
+        return Relay(self.dsn, table=TABLE, dispatcher=dispatcher, cleaner=None, **(QUICK_WEB | settings))
 
     async def orders(self) -> list[int]:
         return [row["id"] for row in await self.connection.fetch("SELECT id FROM orders ORDER BY id")]
@@ -65,16 +66,6 @@ def placed(number: int) -> Message:
 
 async def insert(session: AsyncSession, number: int) -> None:
     await session.execute(text("INSERT INTO orders VALUES (:number)"), {"number": number})
-
-
-async def until(condition: Callable[[], bool | Awaitable[bool]], timeout: float = 20.0) -> None:
-    """Look every few milliseconds until the condition holds."""
-    async with asyncio.timeout(timeout):
-        while True:
-            holds = condition()
-            if holds if isinstance(holds, bool) else await holds:
-                return
-            await asyncio.sleep(0.02)
 
 
 class NotServed(Exception):

@@ -17,14 +17,16 @@ from outbox_core.store import Claim, Leased
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.table import TableName
 from outbox_core.testing import RecordingDispatcher
-from tests.integration.web.shop import QUICK, TABLE, Shop, placed, until
+from tests.integration.web.shop import TABLE, Shop, placed
+from tests.kit.settings import QUICK_WEB
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 
 
 def memory_relay(dispatcher: RecordingDispatcher, store: MemoryStore | None = None) -> Relay:
     kept = store or MemoryStore()
-    return Relay(lambda: kept, table="outbox", dispatcher=dispatcher, **QUICK)
+    return Relay(lambda: kept, table="outbox", dispatcher=dispatcher, **QUICK_WEB)
 
 
 def environment(shop: Shop, **more: str) -> dict[str, str]:
@@ -156,7 +158,7 @@ async def test_what_cannot_start_keeps_the_others_from_running(shop: Shop) -> No
 async def test_degraded_it_starts_says_so_and_recovers(
     shop: Shop, dispatcher: RecordingDispatcher, caplog: pytest.LogCaptureFixture
 ) -> None:
-    relay = Relay(shop.dsn, table="late_outbox", dispatcher=dispatcher, **QUICK)
+    relay = Relay(shop.dsn, table="late_outbox", dispatcher=dispatcher, **QUICK_WEB)
     async with AppRelays(relay, on_start_error="degrade") as relays:
         health = relays.health()
         assert (health.live, health.ready) == (True, False)

@@ -24,7 +24,8 @@ from outbox_core.integrations.fastapi import (
     outbox_transaction,
 )
 from outbox_core.testing import RecordingDispatcher
-from tests.integration.web.shop import NotServed, Shop, insert, placed, served, until
+from tests.integration.web.shop import NotServed, Shop, insert, placed, served
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 Sessions = async_sessionmaker[AsyncSession]

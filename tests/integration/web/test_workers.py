@@ -19,7 +19,8 @@ import psutil
 import pytest
 
 from tests.integration.relay.journal import Journal
-from tests.integration.web.shop import TABLE, Shop, until
+from tests.integration.web.shop import TABLE, Shop
+from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(150)]
 ROOT = Path(__file__).parents[3]
@@ -76,7 +77,7 @@ class Site:
 
         try:
             await until(both, timeout=60)
-        except TimeoutError:
+        except AssertionError:
             pytest.fail(self.log.read_text())
 
     @asynccontextmanager

@@ -16,7 +16,8 @@ from outbox_core.errors import ConfigError
 from outbox_core.message import DispatchedMessage, Message
 from outbox_core.relay import Relay
 from outbox_core.stores.memory.store import MemoryStore
-from tests.unit.relaying import QUICK, TABLE, put
+from tests.kit.memory import TABLE, put
+from tests.kit.settings import QUICK
 
 
 async def deliver(message: DispatchedMessage) -> None: ...

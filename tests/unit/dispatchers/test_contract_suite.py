@@ -14,8 +14,8 @@ from outbox_core.dispatcher import Dispatcher, Outcome
 from outbox_core.errors import BrokerUnavailable, PermanentError, ProviderError
 from outbox_core.message import DispatchedMessage
 from outbox_core.testing.contracts.dispatcher import Broker, Capabilities, DispatcherContract, OutageContract
-from outbox_core.testing.contracts.dispatching import lifecycle, outages
 from outbox_core.testing.recording import RecordingBatchDispatcher, RecordingDispatcher
+from tests.kit.tuning import tune
 
 pytestmark = pytest.mark.asyncio
 
@@ -214,9 +214,12 @@ FAULTS: list[tuple[Callable[[], RecordingDispatcher], str]] = [
 
 @pytest.fixture(autouse=True)
 def shorter_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outages, "DEADLINE", 0.2)
-    monkeypatch.setattr(outages, "MESSAGES", 1_000)
-    monkeypatch.setattr(lifecycle, "CANCEL_SECONDS", 0.5)
+    tune(
+        monkeypatch,
+        contract_deadline_seconds=0.2,
+        contract_outage_messages=1_000,
+        contract_cancel_seconds=0.5,
+    )
 
 
 @pytest.mark.parametrize(("faulty", "name"), FAULTS)

@@ -10,7 +10,6 @@ import anyio
 import pytest
 
 from outbox_core.dispatcher import BatchDispatcher, Routing
-from outbox_core.dispatchers import targets
 from outbox_core.dispatchers.fan_out import FanOut
 from outbox_core.dispatchers.router import Router
 from outbox_core.errors import (
@@ -23,6 +22,7 @@ from outbox_core.errors import (
 from outbox_core.message import DispatchedMessage
 from outbox_core.testing.contracts.samples import sample
 from outbox_core.testing.recording import RecordingDispatcher
+from tests.kit.tuning import tune
 
 pytestmark = pytest.mark.asyncio
 
@@ -108,7 +108,7 @@ async def test_those_already_open_are_closed_when_one_does_not_open() -> None:
 async def test_all_are_closed_although_one_fails_and_another_hangs(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(targets, "CLOSE_SECONDS", 0.1)
+    tune(monkeypatch, targets_close_seconds=0.1)
     diary: list[str] = []
     router = Router(
         {

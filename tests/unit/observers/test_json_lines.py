@@ -14,7 +14,7 @@ from outbox_core import observer as events
 from outbox_core.errors import ConfigError
 from outbox_core.observer import Event
 from outbox_core.observers.json_lines import JsonLinesObserver, name_of
-from tests.unit.observers.samples import EVENT_ID, TABLE, TENANT, TOPIC, every_event, kinds, meta
+from tests.kit.samples import EVENT_ID, TABLE, TENANT, TOPIC, every_event, kinds, meta
 
 
 def written(*observed: Event, **settings: Any) -> list[dict[str, Any]]:

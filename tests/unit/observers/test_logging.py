@@ -13,7 +13,7 @@ from outbox_core import observer as events
 from outbox_core.errors import ConfigError
 from outbox_core.observers.logging import LoggingObserver
 from outbox_core.observers.masking import Masking, tenant_mask
-from tests.unit.observers.samples import EVENT_ID, TABLE, TENANT, TOPIC, every_event, meta
+from tests.kit.samples import EVENT_ID, TABLE, TENANT, TOPIC, every_event, meta
 
 NAMES = {
     "outbox_table", "outbox_topic", "outbox_event_id", "outbox_tenant_id", "outbox_sequence", "outbox_attempts",

@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from outbox_core import observer as events
 from outbox_core.observers.opentelemetry import OpenTelemetryObserver
-from tests.unit.observers.samples import EVENT_ID, TABLE, TENANT, TOPIC, every_event, meta
+from tests.kit.samples import EVENT_ID, TABLE, TENANT, TOPIC, every_event, meta
 
 TRACE_ID = 0x0AF7651916CD43DD8448EB211C80319C
 SPAN_ID = 0xB7AD6B7169203331

@@ -19,7 +19,7 @@ from outbox_core.observers.prometheus import PrometheusObserver
 from outbox_core.observers.prometheus.histogram import BatchHistogram
 from outbox_core.status import Count
 from outbox_core.table import TableName
-from tests.unit.observers.samples import LABELS, TABLE, TOPIC, every_event, kinds, meta, status
+from tests.kit.samples import LABELS, TABLE, TOPIC, every_event, kinds, meta, status
 
 OF_TABLE = {"table": "shop.orders_outbox"}
 
@@ -237,7 +237,7 @@ import sys
 from prometheus_client import CollectorRegistry
 from outbox_core import observer as events
 from outbox_core.observers.prometheus import PrometheusObserver
-from tests.unit.observers.samples import TABLE, every_event
+from tests.kit.samples import TABLE, every_event
 observe = PrometheusObserver(CollectorRegistry())
 for event in every_event():
     observe(event)
