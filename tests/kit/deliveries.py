@@ -25,7 +25,6 @@ from outbox_core.store import BEGINNING, END, Claim, KeyId, Leased, LeasedRow, P
 from outbox_core.stores.memory import MemoryStore
 from tests.kit.brokers import SilentBroker
 
-
 NIL: Final = UUID(int=0)
 START: Final = datetime(2030, 1, 1, tzinfo=UTC)
 
