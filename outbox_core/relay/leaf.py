@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from outbox_core.dispatcher import BatchDispatcher, Dispatcher, FunctionDispatcher, Probing, name_of
+from outbox_core.redaction import why_failed
 from outbox_core.relay import clock
 from outbox_core.relay.bounded import ended_within
 from outbox_core.relay.breaker import Breaker, BreakerState
-from outbox_core.relay.summaries import why_failed
 
 if TYPE_CHECKING:
     from outbox_core.meta import DispatchedMessage

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from outbox_core.errors import DispatchTimeout, RelayFailed
+from outbox_core.redaction import summary_of
 from outbox_core.relay import clock
 from outbox_core.relay.bounded import OVERTIME_SECONDS, ended_by, ended_within
 from outbox_core.relay.endings import first
-from outbox_core.relay.summaries import summary_of
 
 if TYPE_CHECKING:
     from outbox_core.dispatcher import Managed

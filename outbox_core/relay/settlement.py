@@ -20,10 +20,10 @@ from outbox_core.errors import (
     RetryAfter,
 )
 from outbox_core.observer import BreakerClosed, BreakerOpened
+from outbox_core.redaction import summary_of, summary_of_shared
 from outbox_core.relay import clock
 from outbox_core.relay.breaker import BreakerState
 from outbox_core.relay.outcomes import Verdict
-from outbox_core.relay.summaries import summary_of, summary_of_shared
 
 if TYPE_CHECKING:
     from outbox_core.dispatcher import Outcome

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outbox_core.errors import PermanentError
-from outbox_core.relay.summaries import summary_of
+from outbox_core.redaction import summary_of
 from tests.fuzz.hostile import SECRET, fuzzed, texts
 
 SHOWN = (

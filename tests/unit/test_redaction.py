@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outbox_core.errors import BrokerUnavailable, PermanentError
-from outbox_core.relay.summaries import code_of, summary_of
+from outbox_core.redaction import code_of, summary_of
 
 BYTES = 2048
 
