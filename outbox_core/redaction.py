@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Final, cast
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
-from outbox_core.errors import OutboxError
+from outbox_core.errors import ConfigError, OutboxError
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+Masking: TypeAlias = Literal["off", "hash", "drop"]
+"""``off`` shows the tenant, ``hash`` a short hash of it, ``drop`` nothing."""
 
 _LINES: Final = (
     # Headers whose value has several words, in an order of its own: none of them is kept.
@@ -73,6 +80,8 @@ _TOO_MUCH_BESIDE_IT: Final = (
 _PIECE: Final = 8
 _STRIDE: Final = 4
 _LOGGED_BYTES: Final = 1024
+_DIGEST_BYTES: Final = 8
+_MAX_SECRET_BYTES: Final = 64
 _DRIVER_MODULES: Final = ("asyncpg.", "psycopg.", "psycopg2.", "sqlalchemy.")
 
 
@@ -187,3 +196,27 @@ def _cut(text: str, max_bytes: int) -> str:
     if len(encoded) <= max_bytes:
         return encoded.decode("utf-8")
     return encoded[: max_bytes - 3].decode("utf-8", "ignore") + "…"
+
+
+def tenant_mask(masking: Masking, secret: bytes = b"") -> Callable[[UUID], str | None]:
+    """How a tenant is written: a function to text, or to None when it is left out.
+
+    The hash of a tenant is always the same, so that lines of one tenant can be found together. Whoever can list the
+    tenants can find out whose hash it is, unless a ``secret`` of at most 64 bytes goes into it.
+    """
+    given: object = masking
+    if len(secret) > _MAX_SECRET_BYTES:
+        raise ConfigError(
+            f"the secret of a tenant mask has {len(secret)} bytes, at most {_MAX_SECRET_BYTES} are allowed"
+        )
+    if given == "off":
+        return str
+    if given == "drop":
+        return _nothing
+    if given == "hash":
+        return lambda tenant: blake2b(tenant.bytes, digest_size=_DIGEST_BYTES, key=secret).hexdigest()
+    raise ConfigError(f"tenants must be 'off', 'hash' or 'drop', got {given!r}")
+
+
+def _nothing(_tenant: UUID) -> None:
+    return None

@@ -1,18 +1,21 @@
-"""``last_error``: the code first, bounded in bytes, without secrets and without the payload."""
+"""Redaction of errors and tenants: the code first, bounded in bytes, without secrets and without the payload."""
 
 from __future__ import annotations
 
 import json
+import re
 import time
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox_core.errors import BrokerUnavailable, PermanentError
-from outbox_core.redaction import code_of, summary_of
+from outbox_core.errors import BrokerUnavailable, ConfigError, PermanentError
+from outbox_core.redaction import code_of, summary_of, tenant_mask
 
 BYTES = 2048
+TENANT = UUID(int=7)
 
 
 def summary(error: BaseException, payload: bytes = b"", max_bytes: int = BYTES) -> str:
@@ -280,3 +283,19 @@ def test_a_group_shows_the_codes_of_its_members() -> None:
 
 def test_a_very_long_text_is_not_searched_for_ever() -> None:
     assert len(summary(ValueError("x" * 5_000_000), b"y" * 1_000_000).encode()) <= BYTES
+
+
+def test_a_hash_is_the_same_for_a_tenant_and_another_for_another_or_with_a_secret() -> None:
+    plain, secret = tenant_mask("hash"), tenant_mask("hash", b"s")
+    assert re.fullmatch(r"[0-9a-f]{16}", plain(TENANT) or "")
+    assert plain(TENANT) == tenant_mask("hash")(TENANT)
+    assert len({plain(TENANT), plain(uuid4()), secret(TENANT)}) == 3
+    assert tenant_mask("off")(TENANT) == str(TENANT)
+    assert tenant_mask("drop")(TENANT) is None
+
+
+def test_a_mask_must_be_known() -> None:
+    with pytest.raises(ConfigError, match="tenants must be 'off', 'hash' or 'drop', got 'on'"):
+        tenant_mask("on")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="has 65 bytes, at most 64 are allowed"):
+        tenant_mask("hash", b"x" * 65)
