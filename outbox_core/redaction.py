@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from urllib.parse import urlsplit
 
 from outbox_core.errors import ConfigError, OutboxError
 
@@ -196,6 +197,25 @@ def _cut(text: str, max_bytes: int) -> str:
     if len(encoded) <= max_bytes:
         return encoded.decode("utf-8")
     return encoded[: max_bytes - 3].decode("utf-8", "ignore") + "…"
+
+
+def masked_url(url: str, *, readable: bool) -> str:
+    """The scheme, user, hosts and path of a URL; the password and the values of options are left out.
+
+    One that is not ``readable``, by the rules of the store that would connect with it, comes back as ``***``: a
+    mistyped URL shows its password in unexpected places.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "***"
+    if not readable or "@" in parts.path + parts.query or parts.fragment:
+        return "***"
+    credentials, at, hosts = parts.netloc.rpartition("@")
+    user, colon, _ = credentials.partition(":")
+    shown = f"{user}:***@" if colon else f"{user}{at}"
+    options = "&".join(f"{pair.partition('=')[0]}=***" for pair in parts.query.split("&") if pair)
+    return f"{parts.scheme}://{shown}{hosts}{parts.path}{'?' if options else ''}{options}"
 
 
 def tenant_mask(masking: Masking, secret: bytes = b"") -> Callable[[UUID], str | None]:

@@ -1,4 +1,4 @@
-"""Redaction of errors and tenants: the code first, bounded in bytes, without secrets and without the payload."""
+"""Redaction: errors in one bounded line, URLs and tenants without what is secret about them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outbox_core.errors import BrokerUnavailable, ConfigError, PermanentError
-from outbox_core.redaction import code_of, summary_of, tenant_mask
+from outbox_core.redaction import code_of, masked_url, summary_of, tenant_mask
 
 BYTES = 2048
 TENANT = UUID(int=7)
@@ -283,6 +283,22 @@ def test_a_group_shows_the_codes_of_its_members() -> None:
 
 def test_a_very_long_text_is_not_searched_for_ever() -> None:
     assert len(summary(ValueError("x" * 5_000_000), b"y" * 1_000_000).encode()) <= BYTES
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("mysql://ada:canary@db:3306/shop?ssl=canary", "mysql://ada:***@db:3306/shop?ssl=***"),
+        ("mysql://ada@db/shop", "mysql://ada@db/shop"),
+        ("mysql://ada:canary/@db", "***"),
+        ("mysql://ada:canary#@db", "***"),
+        ("mysql://[canary", "***"),
+        ("mysql://ada:canary@db\u2100/shop", "***"),
+    ],
+)
+def test_a_url_shows_no_password_and_no_value_of_an_option(url: str, shown: str) -> None:
+    assert masked_url(url, readable=True) == shown
+    assert masked_url(url, readable=False) == "***"
 
 
 def test_a_hash_is_the_same_for_a_tenant_and_another_for_another_or_with_a_secret() -> None:
