@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
-from outbox_amqp.placement import name_problem
+from outbox_amqp.rendering import name_problem
 from outbox_core.adapter.cloud_events import CloudEvents
 from outbox_core.errors import InvalidUrl
 from outbox_core.url import DispatcherUrl

@@ -35,7 +35,7 @@ from outbox_core.errors import (
 )
 
 if TYPE_CHECKING:
-    from outbox_amqp.placement import AmqpDestination
+    from outbox_amqp.rendering import AmqpDestination
 
 # What aiormq makes of a broker that closes the connection when the virtual host is named.
 _REFUSAL: Final = re.compile(r"Connection\.OpenOk\b.* got .*Connection\.Close\b")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from yarl import URL
 
     from outbox_amqp.address import AmqpAddress
-    from outbox_amqp.placement import AmqpDestination, Placed
+    from outbox_amqp.rendering import AmqpDestination, Placed
     from outbox_core.adapter.link import Lost
 
 KNOWN_OPTIONS: Final = frozenset(

@@ -29,7 +29,7 @@ from outbox_kafka.client import (
     is_usable,
     ping,
 )
-from outbox_kafka.placement import check_topic_name, place
+from outbox_kafka.rendering import check_topic_name, place
 
 if TYPE_CHECKING:
     from outbox_core.adapter.link import Connector

@@ -9,7 +9,7 @@ from typing import Final
 from outbox_core.adapter.cloud_events import CloudEvents
 from outbox_core.errors import InvalidUrl
 from outbox_core.url import DispatcherUrl
-from outbox_nats.placement import stream_problem
+from outbox_nats.rendering import stream_problem
 
 SCHEMES: Final = ("nats", "nats+tls")
 DEFAULT_PORT: Final = 4222

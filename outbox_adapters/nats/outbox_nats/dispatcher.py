@@ -28,7 +28,7 @@ from outbox_nats.client import (
     check_installed,
     ping,
 )
-from outbox_nats.placement import check_subject, place, stream_problem
+from outbox_nats.rendering import check_subject, place, stream_problem
 
 if TYPE_CHECKING:
     import asyncio

@@ -36,7 +36,7 @@ MUTATIONS: Final = (
         name="replay-with-the-same-id",
         breaks="A replayed message has the `Nats-Msg-Id` of the first time, and the stream drops it.",
         promise="A replayed message is delivered once more.",
-        file="outbox_adapters/nats/outbox_nats/placement.py",
+        file="outbox_adapters/nats/outbox_nats/rendering.py",
         old='headers[MESSAGE_ID] = f"{event_id}:r{meta.replays}" if meta.replays else event_id',
         new="headers[MESSAGE_ID] = event_id",
         tests=(

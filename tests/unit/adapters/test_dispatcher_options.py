@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from outbox_amqp import AmqpDispatcher
-from outbox_amqp.placement import AmqpDestination, check_destination
+from outbox_amqp.rendering import AmqpDestination, check_destination
 from outbox_core.adapter.broker import BrokerDispatcher
 from outbox_core.adapter.cloud_events import CloudEvents
 from outbox_core.dispatcher import load_dispatcher
@@ -16,7 +16,7 @@ from outbox_core.errors import BrokerUnavailable, ConfigError, InvalidTopicPatte
 from outbox_core.testing.contracts.samples import sample
 from outbox_kafka import KafkaDispatcher
 from outbox_nats import NatsDispatcher
-from outbox_nats.placement import check_subject
+from outbox_nats.rendering import check_subject
 
 URLS: dict[type[BrokerDispatcher[Any]], str] = {
     AmqpDispatcher: "amqp://user:s3cret@host",
