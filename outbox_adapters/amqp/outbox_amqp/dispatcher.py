@@ -22,7 +22,7 @@ from outbox_amqp.client import (
     look_for,
     ping,
 )
-from outbox_amqp.rendering import AmqpDestination, check_destination, name_problem, place
+from outbox_amqp.rendering import AmqpDestination, check_destination, name_problem, render
 from outbox_core.adapter.arguments import instance, optional_text, shown_name
 from outbox_core.adapter.broker import CLOSE_TIMEOUT, CONNECT_TIMEOUT, TIMEOUT, BrokerDispatcher
 from outbox_core.adapter.client_logs import cap_at_info
@@ -113,7 +113,7 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
 
     async def _publish(self, client: Session, message: DispatchedMessage) -> None:
         destination = self._destinations.of(message.meta.topic)
-        placed = place(message, self._cloud_events)
+        placed = render(message, self._cloud_events)
         _check_blocked(client)
         try:
             confirmation = await client.publish(destination, placed)

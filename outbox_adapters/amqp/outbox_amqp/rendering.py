@@ -48,7 +48,7 @@ class Placed(NamedTuple):
     body: bytes
 
 
-def place(message: DispatchedMessage, events: CloudEvents | None) -> Placed:
+def render(message: DispatchedMessage, events: CloudEvents | None) -> Placed:
     """The properties, the headers and the body; persistent."""
     wire = to_wire(message, events, DIALECT)
     meta = message.meta

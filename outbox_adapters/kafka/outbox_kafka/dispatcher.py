@@ -29,7 +29,7 @@ from outbox_kafka.client import (
     is_usable,
     ping,
 )
-from outbox_kafka.rendering import check_topic_name, place
+from outbox_kafka.rendering import check_topic_name, render
 
 if TYPE_CHECKING:
     from outbox_core.adapter.link import Connector
@@ -136,7 +136,7 @@ class KafkaDispatcher(BrokerDispatcher[Session]):
             await sent.wait()
 
     async def _send(self, client: Session, topic: str, message: DispatchedMessage) -> asyncio.Future[object]:
-        placed = place(message, self._cloud_events, key_by_event_id=self._key_by_event_id)
+        placed = render(message, self._cloud_events, key_by_event_id=self._key_by_event_id)
         try:
             future: asyncio.Future[object] = await client.producer.send(
                 topic, value=placed.value, key=placed.key, headers=placed.headers

@@ -41,7 +41,7 @@ class Record(Protocol):
     def value(self) -> bytes | None: ...
 
 
-def place(message: DispatchedMessage, events: CloudEvents | None, *, key_by_event_id: bool) -> Placed:
+def render(message: DispatchedMessage, events: CloudEvents | None, *, key_by_event_id: bool) -> Placed:
     """The key, the value and the headers. The key is the ordering key, or the event id of a message without one."""
     wire = to_wire(message, events, DIALECT)
     meta = message.meta

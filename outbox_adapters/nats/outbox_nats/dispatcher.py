@@ -28,7 +28,7 @@ from outbox_nats.client import (
     check_installed,
     ping,
 )
-from outbox_nats.rendering import check_subject, place, stream_problem
+from outbox_nats.rendering import check_subject, render, stream_problem
 
 if TYPE_CHECKING:
     import asyncio
@@ -128,7 +128,7 @@ class NatsDispatcher(BrokerDispatcher[Session]):
             await sent.wait()
 
     async def _send(self, client: Session, subject: str, message: DispatchedMessage) -> asyncio.Future[Msg]:
-        placed = place(message, self._cloud_events)
+        placed = render(message, self._cloud_events)
         limit = client.client.max_payload
         if not placed.fits(limit):
             # The server would not answer, but close the connection on everybody.

@@ -55,7 +55,7 @@ class Placed:
         return guess <= limit or self.size <= limit
 
 
-def place(message: DispatchedMessage, events: CloudEvents | None) -> Placed:
+def render(message: DispatchedMessage, events: CloudEvents | None) -> Placed:
     """The headers and the payload. A replay has a message id of its own, or the server would drop it as a repeat."""
     wire = to_wire(message, events, DIALECT)
     meta = message.meta
