@@ -79,15 +79,15 @@ def to_wire(message: DispatchedMessage, events: CloudEvents | None, dialect: Dia
     if events is None:
         return Wire(plain, message.payload)
     attributes = events.attributes(plain)
-    placed = {name: value for name, value in plain.items() if name not in WIRE_HEADERS}
-    placed[EVENT_ID] = plain[EVENT_ID]
+    rendered = {name: value for name, value in plain.items() if name not in WIRE_HEADERS}
+    rendered[EVENT_ID] = plain[EVENT_ID]
     if events.mode == "structured":
-        placed[CONTENT_TYPE] = cloud_events.STRUCTURED_CONTENT_TYPE
-        return Wire(placed, cloud_events.to_document(attributes, message.payload))
-    placed[CONTENT_TYPE] = attributes.pop("datacontenttype")
+        rendered[CONTENT_TYPE] = cloud_events.STRUCTURED_CONTENT_TYPE
+        return Wire(rendered, cloud_events.to_document(attributes, message.payload))
+    rendered[CONTENT_TYPE] = attributes.pop("datacontenttype")
     for name, value in attributes.items():
-        placed[dialect.prefix + name] = quote(value, safe=_UNESCAPED) if dialect.percent_encoded else value
-    return Wire(placed, message.payload)
+        rendered[dialect.prefix + name] = quote(value, safe=_UNESCAPED) if dialect.percent_encoded else value
+    return Wire(rendered, message.payload)
 
 
 def _checked(message: DispatchedMessage, plain: dict[str, str]) -> dict[str, str]:

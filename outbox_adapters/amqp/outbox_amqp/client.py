@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from yarl import URL
 
     from outbox_amqp.address import AmqpAddress
-    from outbox_amqp.rendering import AmqpDestination, Placed
+    from outbox_amqp.rendering import AmqpDestination, WireMessage
     from outbox_core.adapter.link import Lost
 
 KNOWN_OPTIONS: Final = frozenset(
@@ -82,21 +82,21 @@ class Session:
         transport: Any = self.connection.transport
         return not self.connection.is_closed and transport is not None and not transport.connection.is_closed
 
-    async def publish(self, destination: AmqpDestination, placed: Placed) -> object:
+    async def publish(self, destination: AmqpDestination, rendered: WireMessage) -> object:
         """What the broker said to a message, once no other one of its id is on the channel.
 
         aiormq finds the message that was returned by its id: of two, it would take the wrong one for delivered.
         """
-        message_id = placed.message_id
+        message_id = rendered.message_id
         while (other := self._in_flight.get(message_id)) is not None:
             await asyncio.wait((other,))
         task = self._in_flight[message_id] = cast("asyncio.Task[None]", asyncio.current_task())
         try:
             return await self.underlay.basic_publish(
-                placed.body,
+                rendered.body,
                 exchange=destination.exchange,
                 routing_key=destination.routing_key,
-                properties=placed.properties,
+                properties=rendered.properties,
                 mandatory=True,
                 wait=False,  # for the socket; the confirmation is waited for all the same
             )

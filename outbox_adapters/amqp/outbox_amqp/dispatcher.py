@@ -113,10 +113,10 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
 
     async def _publish(self, client: Session, message: DispatchedMessage) -> None:
         destination = self._destinations.of(message.meta.topic)
-        placed = render(message, self._cloud_events)
+        rendered = render(message, self._cloud_events)
         _check_blocked(client)
         try:
-            confirmation = await client.publish(destination, placed)
+            confirmation = await client.publish(destination, rendered)
         except asyncio.CancelledError:
             _check_blocked(client)
             raise

@@ -40,7 +40,7 @@ class AmqpDestination(NamedTuple):
         return f"exchange {self.exchange!r}, routing key {self.routing_key!r}"
 
 
-class Placed(NamedTuple):
+class WireMessage(NamedTuple):
     """A message as aiormq takes it."""
 
     message_id: str
@@ -48,7 +48,7 @@ class Placed(NamedTuple):
     body: bytes
 
 
-def render(message: DispatchedMessage, events: CloudEvents | None) -> Placed:
+def render(message: DispatchedMessage, events: CloudEvents | None) -> WireMessage:
     """The properties, the headers and the body; persistent."""
     wire = to_wire(message, events, DIALECT)
     meta = message.meta
@@ -61,7 +61,7 @@ def render(message: DispatchedMessage, events: CloudEvents | None) -> Placed:
         timestamp=meta.created_at,
         message_type=meta.topic,
     )
-    return Placed(message_id, properties, wire.body)
+    return WireMessage(message_id, properties, wire.body)
 
 
 def from_message(message: AbstractMessage) -> DispatchedMessage:

@@ -136,10 +136,10 @@ class KafkaDispatcher(BrokerDispatcher[Session]):
             await sent.wait()
 
     async def _send(self, client: Session, topic: str, message: DispatchedMessage) -> asyncio.Future[object]:
-        placed = render(message, self._cloud_events, key_by_event_id=self._key_by_event_id)
+        rendered = render(message, self._cloud_events, key_by_event_id=self._key_by_event_id)
         try:
             future: asyncio.Future[object] = await client.producer.send(
-                topic, value=placed.value, key=placed.key, headers=placed.headers
+                topic, value=rendered.value, key=rendered.key, headers=rendered.headers
             )
         except Exception as error:  # whatever the client raises is an outcome
             raise classify_sending(error, topic) from error

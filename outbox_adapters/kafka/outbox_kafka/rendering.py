@@ -23,7 +23,7 @@ _RECORD: Final = "a record as aiokafka's consumer gives it"
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
-class Placed(NamedTuple):
+class WireMessage(NamedTuple):
     """A message as aiokafka takes it."""
 
     key: bytes
@@ -41,12 +41,14 @@ class Record(Protocol):
     def value(self) -> bytes | None: ...
 
 
-def render(message: DispatchedMessage, events: CloudEvents | None, *, key_by_event_id: bool) -> Placed:
+def render(message: DispatchedMessage, events: CloudEvents | None, *, key_by_event_id: bool) -> WireMessage:
     """The key, the value and the headers. The key is the ordering key, or the event id of a message without one."""
     wire = to_wire(message, events, DIALECT)
     meta = message.meta
     key = wire.headers[EVENT_ID] if meta.key is None or key_by_event_id else meta.key
-    return Placed(key.encode(), wire.body, [(name, value.encode()) for name, value in wire.headers.items()])
+    return WireMessage(
+        key.encode(), wire.body, [(name, value.encode()) for name, value in wire.headers.items()]
+    )
 
 
 def from_record(record: Record) -> DispatchedMessage:

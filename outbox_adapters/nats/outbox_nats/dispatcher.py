@@ -128,17 +128,17 @@ class NatsDispatcher(BrokerDispatcher[Session]):
             await sent.wait()
 
     async def _send(self, client: Session, subject: str, message: DispatchedMessage) -> asyncio.Future[Msg]:
-        placed = render(message, self._cloud_events)
+        rendered = render(message, self._cloud_events)
         limit = client.client.max_payload
-        if not placed.fits(limit):
+        if not rendered.fits(limit):
             # The server would not answer, but close the connection on everybody.
             raise PermanentError(
-                f"the message to {subject!r} has {placed.size} bytes with its headers and the server takes {limit}"
+                f"the message to {subject!r} has {rendered.size} bytes with its headers and the server takes {limit}"
             )
         if self._stream is not None:
-            placed.headers[Header.EXPECTED_STREAM] = self._stream
+            rendered.headers[Header.EXPECTED_STREAM] = self._stream
         try:
-            return await client.send(subject, placed.payload, placed.headers)
+            return await client.send(subject, rendered.payload, rendered.headers)
         except Exception as error:  # whatever the client raises is an outcome
             raise classify(error, subject) from error
 

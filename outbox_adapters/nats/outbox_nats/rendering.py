@@ -30,7 +30,7 @@ _MOST_BYTES: Final = 4
 """Of a character in UTF-8."""
 
 
-class Placed:
+class WireMessage:
     """A message as nats-py takes it."""
 
     __slots__ = ("headers", "payload")
@@ -55,14 +55,14 @@ class Placed:
         return guess <= limit or self.size <= limit
 
 
-def render(message: DispatchedMessage, events: CloudEvents | None) -> Placed:
+def render(message: DispatchedMessage, events: CloudEvents | None) -> WireMessage:
     """The headers and the payload. A replay has a message id of its own, or the server would drop it as a repeat."""
     wire = to_wire(message, events, DIALECT)
     meta = message.meta
     headers = wire.headers
     event_id = headers[EVENT_ID]
     headers[MESSAGE_ID] = f"{event_id}:r{meta.replays}" if meta.replays else event_id
-    return Placed(headers, wire.body)
+    return WireMessage(headers, wire.body)
 
 
 def from_msg(msg: Msg) -> DispatchedMessage:
