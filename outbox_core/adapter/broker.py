@@ -58,7 +58,7 @@ class BrokerDispatcher(ABC, Generic[C]):
     async def publish_window(
         self, client: C, messages: Sequence[DispatchedMessage], outcomes: list[Outcome], /
     ) -> None:
-        """Send every message, and write what became of each into its place in ``outcomes`` as soon as it is known.
+        """Send every message, and write what became of each at its index in ``outcomes`` as soon as it is known.
 
         `outbox_core.adapter.pipeline.publish_each` does so with a function of one message. Called for several windows
         at a time. Cancelled at the deadline: what has no outcome then is `DispatchTimeout`. What it raises is the

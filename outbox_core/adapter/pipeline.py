@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 C = TypeVar("C")
 T = TypeVar("T")
 Publish = Callable[[C, "Sequence[DispatchedMessage]", "list[Outcome]"], Awaitable[None]]
-"""Publishes a window; writes each message's outcome into its place in the list as soon as it is known."""
+"""Publishes a window; writes each message's outcome at its index in the list as soon as it is known."""
 
 _MARGIN: Final = 0.05
 """Seconds before the deadline at which what is open is given up, or a tenth of the time there is, if that is less."""
@@ -59,9 +59,9 @@ async def send_window(
         return []
     until = deadline - min(_MARGIN, (deadline - now) / 10)
     outcomes = await _send(link, messages, publish, until)
-    for at, outcome in enumerate(outcomes):
+    for index, outcome in enumerate(outcomes):
         if isinstance(outcome, Undecided):
-            outcomes[at] = await _send_alone(link, messages[at], publish, until, outcome)
+            outcomes[index] = await _send_alone(link, messages[index], publish, until, outcome)
     return outcomes
 
 
@@ -81,13 +81,13 @@ async def publish_each(
             await asyncio.wait(tasks, timeout=_CANCEL_SECONDS / 2)
         raise
     finally:
-        for place, task in enumerate(tasks):
+        for index, task in enumerate(tasks):
             if task.done() and not task.cancelled():
-                outcomes[place] = task.exception()
+                outcomes[index] = task.exception()
 
 
 class Confirmations(Generic[T]):
-    """The messages of a window that a client has taken, by their places, until the broker has confirmed them.
+    """The messages of a window that a client has taken, by their indexes, until the broker has confirmed them.
 
     Without a task or a callback for each of them, which would cost more than the rest of a message's way. ``outcome``
     tells what a confirmation that has come means. At the end of the block the outcomes of all that have come are
@@ -99,8 +99,8 @@ class Confirmations(Generic[T]):
         self._outcome = outcome
         self._waiting: dict[int, asyncio.Future[T]] = {}
 
-    def __setitem__(self, place: int, future: asyncio.Future[T]) -> None:
-        self._waiting[place] = future
+    def __setitem__(self, index: int, future: asyncio.Future[T]) -> None:
+        self._waiting[index] = future
 
     async def wait(self) -> None:
         """Return when all of them have come."""
@@ -112,11 +112,11 @@ class Confirmations(Generic[T]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        for place, future in self._waiting.items():
+        for index, future in self._waiting.items():
             if not future.done():
                 future.cancel()
             elif not future.cancelled():
-                self._outcomes[place] = self._outcome(place, future)
+                self._outcomes[index] = self._outcome(index, future)
 
 
 async def ask(link: Link[C], question: Callable[[C], Awaitable[object]], *, timeout: float) -> None:

@@ -328,8 +328,8 @@ async def test_confirmations_that_have_not_come_are_cancelled_and_the_others_cou
 
     async def wait() -> None:
         with Confirmations[str](outcomes, lambda _, future: future.exception()) as sent:
-            for place, future in enumerate((come, failed, late)):
-                sent[place] = future
+            for index, future in enumerate((come, failed, late)):
+                sent[index] = future
             await sent.wait()
 
     task = asyncio.create_task(wait())

@@ -103,15 +103,15 @@ class KafkaDispatcher(BrokerDispatcher[Session]):
         self, client: Session, messages: Sequence[DispatchedMessage], outcomes: list[Outcome], /
     ) -> None:
         by_topic: dict[str, list[int]] = {}
-        for at, message in enumerate(messages):
+        for index, message in enumerate(messages):
             try:
-                by_topic.setdefault(self._destinations.of(message.meta.topic), []).append(at)
+                by_topic.setdefault(self._destinations.of(message.meta.topic), []).append(index)
             except OutboxError as error:
-                outcomes[at] = error
+                outcomes[index] = error
         # A topic that is looked for, or whose leader is away, holds up its own messages alone.
         async with anyio.create_task_group() as topics:
-            for topic, places in by_topic.items():
-                window = {place: messages[place] for place in places}
+            for topic, indexes in by_topic.items():
+                window = {index: messages[index] for index in indexes}
                 topics.start_soon(self._publish_to, client, topic, window, outcomes)
 
     async def _publish_to(
@@ -122,17 +122,17 @@ class KafkaDispatcher(BrokerDispatcher[Session]):
         with Confirmations[object](outcomes, lambda _, future: delivery(future, topic)) as sent:
             try:
                 await client.find(topic)
-                for place, message in waiting:
+                for index, message in waiting:
                     try:
-                        sent[place] = await self._send(client, topic, message)
+                        sent[index] = await self._send(client, topic, message)
                     except PermanentError as error:
-                        outcomes[place] = error
+                        outcomes[index] = error
                     except OutboxError as error:
-                        outcomes[place] = error
+                        outcomes[index] = error
                         raise
             except OutboxError as error:  # the topic's or the broker's: those behind it would fare no better
-                for place, _ in waiting:
-                    outcomes[place] = error
+                for index, _ in waiting:
+                    outcomes[index] = error
             await sent.wait()
 
     async def _send(self, client: Session, topic: str, message: DispatchedMessage) -> asyncio.Future[object]:

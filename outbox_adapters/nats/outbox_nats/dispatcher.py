@@ -111,20 +111,20 @@ class NatsDispatcher(BrokerDispatcher[Session]):
     ) -> None:
         subjects: dict[int, str] = {}
 
-        def outcome(place: int, answer: asyncio.Future[Msg]) -> Outcome:
-            read = read_answer(answer, subjects[place], self._stream)
+        def outcome(index: int, answer: asyncio.Future[Msg]) -> Outcome:
+            read = read_answer(answer, subjects[index], self._stream)
             if isinstance(read, Acknowledged):
                 self.duplicates += read.duplicate
                 return None
             return read
 
         with Confirmations[Any](outcomes, outcome) as sent:
-            for place, message in enumerate(messages):
+            for index, message in enumerate(messages):
                 try:
-                    subjects[place] = subject = self._destinations.of(message.meta.topic)
-                    sent[place] = await self._send(client, subject, message)
+                    subjects[index] = subject = self._destinations.of(message.meta.topic)
+                    sent[index] = await self._send(client, subject, message)
                 except OutboxError as error:
-                    outcomes[place] = error
+                    outcomes[index] = error
             await sent.wait()
 
     async def _send(self, client: Session, subject: str, message: DispatchedMessage) -> asyncio.Future[Msg]:
