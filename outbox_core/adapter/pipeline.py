@@ -26,11 +26,11 @@ _MARGIN: Final = 0.05
 _CANCEL_SECONDS: Final = 0.2
 
 
-class Open(Exception):
+class Pending(Exception):
     """Stands in the place of an outcome that is not known yet."""
 
 
-OPEN: Final = Open()
+PENDING: Final = Pending()
 
 
 class Undecided(Exception):
@@ -170,7 +170,7 @@ async def _send_alone(
 async def _publish_all(
     held: Held[C], messages: Sequence[DispatchedMessage], publish: Publish[C], until: float, began: float
 ) -> list[Outcome]:
-    outcomes: list[Outcome] = [OPEN] * len(messages)
+    outcomes: list[Outcome] = [PENDING] * len(messages)
     task = asyncio.ensure_future(publish(held.client, messages, outcomes))
 
     def cut() -> None:
@@ -189,7 +189,7 @@ async def _publish_all(
     failure = task.exception() if task.done() and not task.cancelled() else None
     rest = failure or held.loss or _late(anyio.current_time() - began)
     # A copy: a task that did not heed its cancellation may still write.
-    return [rest if outcome is OPEN else outcome for outcome in outcomes]
+    return [rest if outcome is PENDING else outcome for outcome in outcomes]
 
 
 def _in_doubt(outcome: Outcome) -> bool:

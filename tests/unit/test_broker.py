@@ -10,7 +10,7 @@ import pytest
 
 from outbox_core.adapter.broker import BrokerDispatcher
 from outbox_core.adapter.link import Blocked, Lost
-from outbox_core.adapter.pipeline import OPEN, Confirmations, Undecided, publish_each
+from outbox_core.adapter.pipeline import PENDING, Confirmations, Undecided, publish_each
 from outbox_core.dispatcher import Outcome
 from outbox_core.errors import (
     BrokerRefused,
@@ -324,7 +324,7 @@ async def test_confirmations_that_have_not_come_are_cancelled_and_the_others_cou
     come, failed, late = (loop.create_future() for _ in range(3))
     come.set_result("stored")
     failed.set_exception(ProviderError("nack"))
-    outcomes: list[Outcome] = [OPEN, OPEN, OPEN]
+    outcomes: list[Outcome] = [PENDING, PENDING, PENDING]
 
     async def wait() -> None:
         with Confirmations[str](outcomes, lambda _, future: future.exception()) as sent:
@@ -339,5 +339,5 @@ async def test_confirmations_that_have_not_come_are_cancelled_and_the_others_cou
 
     assert outcomes[0] is None
     assert isinstance(outcomes[1], ProviderError)
-    assert outcomes[2] is OPEN
+    assert outcomes[2] is PENDING
     assert late.cancelled()

@@ -12,8 +12,8 @@ MUTATIONS: Final = (
         breaks="A message that the broker has not answered by the deadline counts as delivered.",
         promise="Delivery is at least once: only an acknowledgement is one.",
         file="outbox_core/adapter/pipeline.py",
-        old="return [rest if outcome is OPEN else outcome for outcome in outcomes]",
-        new="return [rest and None if outcome is OPEN else outcome for outcome in outcomes]",
+        old="return [rest if outcome is PENDING else outcome for outcome in outcomes]",
+        new="return [rest and None if outcome is PENDING else outcome for outcome in outcomes]",
         tests=(
             "tests/unit/test_broker.py::test_what_is_open_at_the_deadline_is_unknown_and_the_client_replaced",
         ),
