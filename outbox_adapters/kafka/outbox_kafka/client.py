@@ -52,15 +52,15 @@ class Session:
     def __init__(self, producer: AIOKafkaProducer) -> None:
         self.producer: Any = producer  # aiokafka's methods have no annotations
         self.requests: set[asyncio.Task[Any]] = set()
-        """The tasks that send batches, of a producer that is followed."""
+        """The tasks that send batches, of a producer whose requests are tracked."""
         self._missing: dict[str, float] = {}
 
-    def follow(self) -> None:
+    def track_requests(self) -> None:
         """Keep hold of the tasks that send batches: the producer leaves them behind when it ends."""
         sender: Any = getattr(self.producer, "_sender", None)
         send: Any = getattr(sender, _SEND, None)
 
-        async def followed(*arguments: Any) -> None:
+        async def tracked(*arguments: Any) -> None:
             task = cast("asyncio.Task[Any]", asyncio.current_task())
             self.requests.add(task)
             try:
@@ -69,7 +69,7 @@ class Session:
                 self.requests.discard(task)
 
         if send is not None:
-            setattr(sender, _SEND, followed)
+            setattr(sender, _SEND, tracked)
 
     async def find(self, topic: str) -> None:
         """Return once the topic's partitions are known. Raises `ProviderError` when the cluster has no such topic.
@@ -117,7 +117,7 @@ class KafkaConnector:
             if callable(arguments.get(name)):
                 arguments[name] = arguments[name]()
         session = Session(AIOKafkaProducer(**arguments))
-        session.follow()
+        session.track_requests()
         try:
             await session.producer.start()
         except KafkaConnectionError as error:
