@@ -42,8 +42,8 @@ REMEMBERED_SECONDS: Final = 5.0
 """For how long a topic that was not found is not looked for again."""
 
 _SEND: Final = "_send_produce_req"
-_LOOKS: Final = 3
-_LOOK_SECONDS: Final = 0.2
+_DIAGNOSTIC_TRIES: Final = 3
+_DIAGNOSTIC_PAUSE_SECONDS: Final = 0.2
 
 
 class Session:
@@ -189,12 +189,12 @@ async def _reason(arguments: Mapping[str, Any], error: Exception) -> Exception:
     options: dict[str, Any] = {"sasl_mechanism": "PLAIN"}
     options |= {name: value for name, value in arguments.items() if name in names}
     host, _, port = str(arguments["bootstrap_servers"]).split(",")[0].rpartition(":")
-    for _ in range(_LOOKS):
+    for _ in range(_DIAGNOSTIC_TRIES):
         connection: Any = AIOKafkaConnection(host.strip("[]"), int(port), **options)
         try:
             await connection.connect()
         except KafkaConnectionError:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_DIAGNOSTIC_PAUSE_SECONDS)
         except Exception as reason:  # whatever it is, it is what there is to tell
             return reason
         else:
