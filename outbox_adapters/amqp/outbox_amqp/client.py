@@ -134,38 +134,38 @@ class GatheringWriter:
         self._writer = writer
         self._written: list[bytes] = []
         self._quiet_turns = 0
-        self._looks = False
+        self._flush_scheduled = False
 
     def write(self, data: bytes) -> None:
         self._written.append(data)
         self._quiet_turns = 0
         if len(self._written) >= _GATHERED_WRITES:
-            self._send()
-        elif not self._looks:
-            self._looks = True
-            asyncio.get_running_loop().call_soon(self._look)
+            self._flush()
+        elif not self._flush_scheduled:
+            self._flush_scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush_when_quiet)
 
-    def _look(self) -> None:
+    def _flush_when_quiet(self) -> None:
         self._quiet_turns += 1
         if self._written and self._quiet_turns <= _QUIET_TURNS:
-            asyncio.get_running_loop().call_soon(self._look)
+            asyncio.get_running_loop().call_soon(self._flush_when_quiet)
         else:
-            self._looks = False
-            self._send()
+            self._flush_scheduled = False
+            self._flush()
 
     async def drain(self) -> None:
-        self._send()
+        self._flush()
         await self._writer.drain()
 
     def write_eof(self) -> None:
-        self._send()
+        self._flush()
         self._writer.write_eof()
 
     def close(self) -> None:
-        self._send()
+        self._flush()
         self._writer.close()
 
-    def _send(self) -> None:
+    def _flush(self) -> None:
         if self._written:
             self._writer.write(b"".join(self._written))
             self._written.clear()
