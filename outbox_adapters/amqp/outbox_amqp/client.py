@@ -267,7 +267,7 @@ async def ping(session: Session) -> None:
     await channel.close()
 
 
-async def look_for(session: Session, exchange: str, queue: str) -> None:
+async def check_exists(session: Session, exchange: str, queue: str) -> None:
     """Raise when there is no such exchange, or no such queue where the exchange is the default one.
 
     On a channel of its own: the broker closes it when it says no.

@@ -19,7 +19,7 @@ from outbox_amqp.client import (
     AmqpConnector,
     GivenConnection,
     Session,
-    look_for,
+    check_exists,
     ping,
 )
 from outbox_amqp.rendering import AmqpDestination, check_destination, name_problem, render
@@ -130,7 +130,7 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
         """Whether there is the exchange, or, on the default one, the queue. Bindings cannot be asked for."""
         destination = self._destinations.of(topic)
         try:
-            await look_for(client, destination.exchange, destination.routing_key)
+            await check_exists(client, destination.exchange, destination.routing_key)
         except ChannelNotFoundEntity:
             what = "exchange" if destination.exchange else "queue"
             raise ProviderError(f"there is no such {what}: {destination}") from None
