@@ -52,12 +52,16 @@ class Session:
     """A connection and a channel on it whose every publish is confirmed by the broker or returned."""
 
     def __init__(
-        self, connection: AbstractConnection, channel: AbstractChannel, underlay: Any, wires: Wires | None
+        self,
+        connection: AbstractConnection,
+        channel: AbstractChannel,
+        underlay: Any,
+        sockets: SocketFactory | None,
     ) -> None:
         self.connection = connection
         self.channel = channel
         self.underlay = underlay
-        self.wires = wires
+        self.sockets = sockets
         self._in_flight: dict[str, asyncio.Task[None]] = {}
         self._was_blocked = False
 
@@ -105,7 +109,7 @@ class Session:
                 del self._in_flight[message_id]
 
 
-class Wires(aiormq.connection.TransportFactory):
+class SocketFactory(aiormq.connection.TransportFactory):
     """Opens the connection's socket, and remembers it, so that it can be closed whatever state the client is in."""
 
     def __init__(self, *, tls: bool) -> None:
@@ -118,7 +122,7 @@ class Wires(aiormq.connection.TransportFactory):
         reader, self._writer = await self._factory.create(url, **kwargs)
         return reader, cast("asyncio.StreamWriter", GatheringWriter(self._writer))
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         if self._writer is not None:
             self._writer.transport.abort()
 
@@ -198,16 +202,16 @@ class AmqpConnector:
             ssl_context=context,
             client_properties=properties,
         )
-        wires = Wires(tls=address.tls)
-        connection.kwargs["transport_factory"] = wires
+        sockets = SocketFactory(tls=address.tls)
+        connection.kwargs["transport_factory"] = sockets
         try:
             await connection.connect()
-            session = await opened(connection, wires)
+            session = await opened(connection, sockets)
         except Exception as error:  # whatever the client raises, there is no working connection
-            await _clean_up(connection, wires)
+            await _clean_up(connection, sockets)
             raise unavailable(error, self._address.name) from None
         except BaseException:  # a cancellation too must leave nothing behind
-            await _clean_up(connection, wires)
+            await _clean_up(connection, sockets)
             raise
         connection.close_callbacks.add(lambda _, error: lost(unavailable(error, self._address.name)))
         return session
@@ -219,8 +223,8 @@ class AmqpConnector:
         await client.connection.close()
 
     def abort(self, client: Session, /) -> None:
-        if client.wires is not None:
-            client.wires.cut()
+        if client.sockets is not None:
+            client.sockets.abort()
 
 
 class GivenConnection:
@@ -254,10 +258,10 @@ class GivenConnection:
         """The socket is the application's."""
 
 
-async def opened(connection: AbstractConnection, wires: Wires | None) -> Session:
+async def opened(connection: AbstractConnection, sockets: SocketFactory | None) -> Session:
     channel = connection.channel(publisher_confirms=True, on_return_raises=True)
     await channel.initialize()
-    return Session(connection, channel, await channel.get_underlay_channel(), wires)
+    return Session(connection, channel, await channel.get_underlay_channel(), sockets)
 
 
 async def ping(session: Session) -> None:
@@ -283,9 +287,9 @@ async def check_exists(session: Session, exchange: str, queue: str) -> None:
         await channel.close()
 
 
-async def _clean_up(connection: Connection, wires: Wires) -> None:
+async def _clean_up(connection: Connection, sockets: SocketFactory) -> None:
     """End what a failed start has left: its socket, then the client's own tasks."""
-    wires.cut()
+    sockets.abort()
     # Its socket is gone, so closing fails in whichever way the half-made client was in; the error that matters is the
     # one of the start, which the caller raises.
     with contextlib.suppress(Exception):
