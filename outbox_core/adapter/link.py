@@ -228,18 +228,18 @@ class Link(Generic[C]):
         if held.loss is None:
             held.loss = error
             self.retire(held)
-            for tell in tuple(held.watchers):
-                tell()
+            for notify in tuple(held.watchers):
+                notify()
 
     def _end(self, held: Held[C], seconds: float) -> None:
         if held.ending:
             return
         held.ending = True
-        task = asyncio.create_task(self._ended(held, seconds), name=f"outbox-close-{self._name}")
+        task = asyncio.create_task(self._close_or_abort(held, seconds), name=f"outbox-close-{self._name}")
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
-    async def _ended(self, held: Held[C], seconds: float) -> None:
+    async def _close_or_abort(self, held: Held[C], seconds: float) -> None:
         """Close in order if that works in time, and by force in any case."""
         closing = asyncio.create_task(self._connector.close(held.client))
         try:

@@ -173,15 +173,15 @@ async def _publish_all(
     outcomes: list[Outcome] = [PENDING] * len(messages)
     task = asyncio.ensure_future(publish(held.client, messages, outcomes))
 
-    def cut() -> None:
+    def cancel() -> None:
         task.cancel()
 
-    held.watchers.add(cut)
+    held.watchers.add(cancel)
     try:
         if held.loss is None:
             await asyncio.wait((task,), timeout=max(until - anyio.current_time(), 0))
     finally:
-        held.watchers.discard(cut)
+        held.watchers.discard(cancel)
         if not task.done():
             with anyio.CancelScope(shield=True):
                 task.cancel()

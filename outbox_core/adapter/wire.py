@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from outbox_core.meta import DispatchedMessage
 
 _PREFIX: Final = re.compile(r"ce[-_]|cloudevents[_:]")
-_WRITTEN_BY_OTHERS: Final = (KEY, TRACEPARENT, TRACESTATE)
+_TEXT_FROM_ROWS: Final = (KEY, TRACEPARENT, TRACESTATE)
 """With topic, content type and table, the library's headers whose text comes from a row; the others are numbers, times
 and UUIDs."""
 _CLOUD_EVENT: Final = "application/cloudevents"
@@ -98,7 +98,7 @@ def _checked(message: DispatchedMessage, plain: dict[str, str]) -> dict[str, str
         except InvalidHeader as error:
             raise PermanentError(str(error)) from None
     _check_readable(plain[TOPIC], plain[CONTENT_TYPE], plain[TABLE])
-    for name in _WRITTEN_BY_OTHERS:
+    for name in _TEXT_FROM_ROWS:
         if name in plain:
             _check_line(name, plain[name])
     return plain

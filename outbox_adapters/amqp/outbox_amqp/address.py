@@ -13,7 +13,7 @@ from outbox_core.url import DispatcherUrl
 
 SCHEMES: Final = ("amqp", "amqps")
 GUEST: Final = "guest"
-_LOST_ON_THE_WAY: Final = (".", "..")
+_DOT_SEGMENTS: Final = (".", "..")
 DEFAULT_PORTS: Final = {"amqp": 5672, "amqps": 5671}
 
 
@@ -47,7 +47,7 @@ class AmqpAddress:
             raise InvalidUrl(
                 url.scheme, f"it names {len(url.hosts)} hosts and the AMQP client takes exactly one"
             )
-        if url.path in _LOST_ON_THE_WAY:
+        if url.path in _DOT_SEGMENTS:
             raise InvalidUrl(
                 url.scheme,
                 "the AMQP client cannot reach a virtual host named '.' or '..': it takes them for a path",

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # What aiormq makes of a broker that closes the connection when the virtual host is named.
 _REFUSAL: Final = re.compile(r"Connection\.OpenOk\b.* got .*Connection\.Close\b")
 
-_HUNG_UP: Final = re.compile("unexpectedly closed")
+_CLOSED_BY_PEER: Final = re.compile("unexpectedly closed")
 
 
 def classify(error: Exception, destination: AmqpDestination, *, connected: bool) -> OutboxError | Undecided:
@@ -80,7 +80,7 @@ def unavailable(error: BaseException | None, where: str = "the AMQP broker") -> 
         return BrokerUnavailable(
             f"{where} cannot be used: something other than an AMQP 0-9-1 broker answers there"
         )
-    if isinstance(error, AMQPConnectionError) and _HUNG_UP.search(str(error)) is not None:
+    if isinstance(error, AMQPConnectionError) and _CLOSED_BY_PEER.search(str(error)) is not None:
         return BrokerUnavailable(
             f"{where} hung up: it is ending, or something other than an AMQP 0-9-1 broker answers there"
         )

@@ -74,16 +74,16 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
         exactly_one(url=url, client=client, options=client_options)
         options = checked_options(client_options, known=KNOWN_OPTIONS, owned=OWNED_OPTIONS)
         events = CloudEvents.of(cloud_events)
-        usual = optional_text("exchange", exchange, may_be_empty=True)
+        default_exchange = optional_text("exchange", exchange, may_be_empty=True)
         connector: Connector[Session]
         if client is not None:
             connector, default_name = GivenConnection(instance("client", client, Connection)), "amqp"
         else:
             address = url if isinstance(url, AmqpAddress) else AmqpAddress.parse(url or "")
-            usual = address.exchange if usual is None else usual
+            default_exchange = address.exchange if default_exchange is None else default_exchange
             events = events or address.cloud_events
             connector, default_name = AmqpConnector(address, options), address.name
-        if usual and (problem := name_problem(usual)) is not None:
+        if default_exchange and (problem := name_problem(default_exchange)) is not None:
             raise ConfigError(f"exchange {problem}")
         super().__init__(
             shown_name(name) or default_name,
@@ -98,7 +98,7 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
             destinations,
             default=default_destination,
             of_topic=str,
-            check=lambda value: check_destination(value, usual or ""),
+            check=lambda value: check_destination(value, default_exchange or ""),
         )
 
     @classmethod

@@ -84,13 +84,13 @@ class Session:
             async with asyncio.timeout(METADATA_SECONDS):
                 await self.producer.partitions_for(topic)
         except TimeoutError:
-            await self._answer(topic)  # when nobody answers, it is not for want of the topic
+            await self._check_answering(topic)  # when nobody answers, it is not for want of the topic
             self._missing[topic] = time.monotonic() + REMEMBERED_SECONDS
             raise unknown_topic(topic) from None
         except Exception as error:  # whatever the client raises is an outcome
             raise classify_sending(error, topic) from error
 
-    async def _answer(self, topic: str) -> None:
+    async def _check_answering(self, topic: str) -> None:
         try:
             await ping(self.producer)
         except Exception as error:  # whatever the client raises is an outcome

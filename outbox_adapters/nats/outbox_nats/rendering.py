@@ -26,7 +26,7 @@ _SUBJECT: Final = re.compile(r"[!-)+-=?-~]+")
 _STREAM: Final = re.compile(r"[!-)+,\-0-=?-\[\]-~]+")
 _HEADER_LINE: Final = len("NATS/1.0\r\n") + len("\r\n")
 _PER_HEADER: Final = len(": ") + len("\r\n")
-_MOST_BYTES: Final = 4
+_MAX_CHARACTER_BYTES: Final = 4
 """Of a character in UTF-8."""
 
 
@@ -51,7 +51,9 @@ class WireMessage:
     def fits(self, limit: int) -> bool:
         """Whether its size is within the limit; that of most messages is so far below that a guess will do."""
         text = sum(map(len, self.headers)) + sum(map(len, self.headers.values()))
-        guess = len(self.payload) + _HEADER_LINE + _PER_HEADER * len(self.headers) + _MOST_BYTES * text
+        guess = (
+            len(self.payload) + _HEADER_LINE + _PER_HEADER * len(self.headers) + _MAX_CHARACTER_BYTES * text
+        )
         return guess <= limit or self.size <= limit
 
 
