@@ -1,4 +1,4 @@
-"""Messages to an AMQP 0-9-1 broker, each routed to a queue and confirmed."""
+"""The dispatcher to an AMQP 0-9-1 broker: every message is routed to a queue and confirmed."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
     """Publishes to exchanges; a message counts as delivered once a queue has it and the broker has confirmed that.
 
     Give either ``url``, such as ``amqp://guest:guest@localhost/sales?exchange=events``, or ``client``, an aio-pika
-    connection of the application's own, on which a channel is opened and which is never closed. ``client_options`` go
-    to aio-pika as they are: an SSL context, a heartbeat, client properties. ``login`` and ``password`` may be
-    functions: they are asked at every new connection.
+    connection of your application; a channel is opened on it, and it is never closed. ``client_options`` are passed to
+    aio-pika unchanged: an SSL context, a heartbeat, client properties. ``login`` and ``password`` may be functions,
+    which are called for every new connection.
 
-    The routing key is the message's topic, on ``exchange`` (or the URL's option; the broker's default one otherwise).
-    ``destinations`` says otherwise: a mapping of topic patterns, with ``default_destination`` for the others, or a
+    The routing key is the message's topic, on ``exchange`` (or the URL's option; otherwise the broker's default one).
+    Change this with ``destinations``: a mapping of topic patterns, with ``default_destination`` for the others, or a
     function; each destination is a routing key or a pair of exchange and routing key. ``cloud_events`` writes
     CloudEvents 1.0 instead of the plain headers.
 
@@ -103,7 +103,7 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
 
     @classmethod
     def from_url(cls, url: str | DispatcherUrl) -> AmqpDispatcher:
-        """A dispatcher with everything but what the URL says at its default."""
+        """Make a dispatcher from its URL, with every other argument at its default."""
         return cls(url=url)
 
     async def publish_window(
@@ -120,21 +120,21 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
         except asyncio.CancelledError:
             _check_blocked(client)
             raise
-        except Exception as error:  # whatever the client raises is an outcome
+        except Exception as error:  # any error of the client is an outcome
             # Not chained: aiormq's errors hold the returned message, with its body.
             raise classify(error, destination, connected=client.is_connected) from None
         if not isinstance(confirmation, spec.Basic.Ack):
             raise ProviderError(f"the broker did not confirm the message: {destination}")
 
     async def look_for(self, topic: str, client: Session, /) -> None:
-        """Whether there is the exchange, or, on the default one, the queue. Bindings cannot be asked for."""
+        """Raise when there is no such exchange or, on the default one, queue. Bindings cannot be queried."""
         destination = self._destinations.of(topic)
         try:
             await check_exists(client, destination.exchange, destination.routing_key)
         except ChannelNotFoundEntity:
             what = "exchange" if destination.exchange else "queue"
             raise ProviderError(f"there is no such {what}: {destination}") from None
-        except Exception as error:  # whatever the client raises, it did not answer
+        except Exception as error:  # any error of the client: there was no answer
             raise unavailable(error) from None
 
     async def ping(self, client: Session, /) -> None:
@@ -143,7 +143,7 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
             await ping(client)
         except OutboxError:
             raise
-        except Exception as error:  # whatever the client raises, it did not answer
+        except Exception as error:  # any error of the client: there was no answer
             raise unavailable(error) from None
 
 
