@@ -1,4 +1,4 @@
-"""Messages to Apache Kafka, each stored by all in-sync replicas."""
+"""The dispatcher to Apache Kafka: every message is stored by all in-sync replicas."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
 class KafkaDispatcher(BrokerDispatcher[Session]):
     """Writes to Kafka topics; a message counts as delivered once all in-sync replicas have it (``acks=all``).
 
-    Give either ``url``, such as ``kafka://localhost:9092``, or ``client``, a started producer of the application's
-    own, with ``acks="all"`` and ``enable_idempotence=True``, which is used and never closed. ``client_options`` go to
-    `AIOKafkaProducer` as they are: an SSL context, SASL, compression, batching. ``sasl_plain_username`` and
-    ``sasl_plain_password`` may be functions: they are asked at every new connection.
+    Give either ``url``, such as ``kafka://localhost:9092``, or ``client``, a started producer of your application with
+    ``acks="all"`` and ``enable_idempotence=True``, which is used and never closed. ``client_options`` are passed to
+    `AIOKafkaProducer` unchanged: an SSL context, SASL, compression, batching. ``sasl_plain_username`` and
+    ``sasl_plain_password`` may be functions, which are called for every new connection.
 
-    The Kafka topic is the message's topic, or what ``destinations`` says: a mapping of topic patterns, with
-    ``default_destination`` for the others, or a function. The record's key is the message's ``key``, or its
-    ``event_id`` when it has none, or always with ``key_by_event_id``. ``cloud_events`` writes CloudEvents 1.0 instead
-    of the plain headers.
+    The Kafka topic is the message's topic. Change this with ``destinations``: a mapping of topic patterns, with
+    ``default_destination`` for the others, or a function. The record's key is the message's ``key``; it is the
+    ``event_id`` for a message without a key, and for every message with ``key_by_event_id``. ``cloud_events`` writes
+    CloudEvents 1.0 instead of the plain headers.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class KafkaDispatcher(BrokerDispatcher[Session]):
 
     @classmethod
     def from_url(cls, url: str | DispatcherUrl) -> KafkaDispatcher:
-        """A dispatcher with everything but what the URL says at its default."""
+        """Make a dispatcher from its URL, with every other argument at its default."""
         return cls(url=url)
 
     async def publish_window(
@@ -108,7 +108,7 @@ class KafkaDispatcher(BrokerDispatcher[Session]):
                 by_topic.setdefault(self._destinations.of(message.meta.topic), []).append(index)
             except OutboxError as error:
                 outcomes[index] = error
-        # A topic that is looked for, or whose leader is away, holds up its own messages alone.
+        # A topic whose metadata is requested, or whose leader is unavailable, holds up only its own messages.
         async with anyio.create_task_group() as topics:
             for topic, indexes in by_topic.items():
                 window = {index: messages[index] for index in indexes}
@@ -117,7 +117,7 @@ class KafkaDispatcher(BrokerDispatcher[Session]):
     async def _publish_to(
         self, client: Session, topic: str, window: Mapping[int, DispatchedMessage], outcomes: list[Outcome]
     ) -> None:
-        """One after another: of many that ask at once for room in a batch, aiokafka lets each wait by a timer."""
+        """Publish one after another: aiokafka lets each of many concurrent sends wait on a timer for a batch."""
         waiting = iter(window.items())
         with Confirmations[object](outcomes, lambda _, future: delivery(future, topic)) as sent:
             try:
@@ -130,7 +130,7 @@ class KafkaDispatcher(BrokerDispatcher[Session]):
                     except OutboxError as error:
                         outcomes[index] = error
                         raise
-            except OutboxError as error:  # the topic's or the broker's: those behind it would fare no better
+            except OutboxError as error:  # of the topic or the broker: the messages after it would fail, too
                 for index, _ in waiting:
                     outcomes[index] = error
             await sent.wait()
@@ -141,18 +141,18 @@ class KafkaDispatcher(BrokerDispatcher[Session]):
             future: asyncio.Future[object] = await client.producer.send(
                 topic, value=rendered.value, key=rendered.key, headers=rendered.headers
             )
-        except Exception as error:  # whatever the client raises is an outcome
+        except Exception as error:  # any error of the client is an outcome
             raise classify_sending(error, topic) from error
         return future
 
     async def look_for(self, topic: str, client: Session, /) -> None:
-        """Whether the cluster has the Kafka topic. A cluster that creates topics on demand may do so on being asked."""
+        """Raise when the cluster has no such Kafka topic. A cluster that creates topics on demand may create it now."""
         name = self._destinations.of(topic)
         try:
             await client.find(name)
         except OutboxError:
             raise
-        except Exception as error:  # whatever the client raises, it did not answer
+        except Exception as error:  # any error of the client: there was no answer
             raise classify_sending(error, name) from error
 
     async def ping(self, client: Session, /) -> None:
@@ -160,5 +160,5 @@ class KafkaDispatcher(BrokerDispatcher[Session]):
             await ping(client.producer)
         except OutboxError:
             raise
-        except Exception as error:  # whatever the client raises, it did not answer
+        except Exception as error:  # any error of the client: there was no answer
             raise unavailable(error) from error

@@ -1,4 +1,4 @@
-"""Where the parts of a message stand in a Kafka record, and back."""
+"""Render a message as a Kafka record, and read it back."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class WireMessage(NamedTuple):
 
 
 class Record(Protocol):
-    """What is read of a record, as aiokafka's ``ConsumerRecord`` has it."""
+    """The attributes that are read of a record, as in aiokafka's ``ConsumerRecord``."""
 
     @property
     def headers(self) -> Iterable[tuple[str, bytes | None]]: ...
@@ -52,10 +52,10 @@ def render(message: DispatchedMessage, events: CloudEvents | None, *, key_by_eve
 
 
 def from_record(record: Record) -> DispatchedMessage:
-    """The message as it was dispatched, from what a consumer received, plain or CloudEvents.
+    """The message as it was dispatched, from a record that a consumer received, plain or as a CloudEvent.
 
-    Headers of others come back as user headers. Raises `outbox_core.errors.NotAnOutboxMessage` when the library's own
-    are missing or cannot be read, and `outbox_core.errors.UnsupportedRecord` for what is no such record.
+    Headers from other sources become user headers. Raises `outbox_core.errors.NotAnOutboxMessage` when the library's
+    own headers are missing or unreadable, and `outbox_core.errors.UnsupportedRecord` for an object of another kind.
     """
     if part_of(record, "value", expected=_RECORD) is None:
         raise NotAnOutboxMessage("it has no value (a tombstone)")
@@ -69,7 +69,7 @@ def from_record(record: Record) -> DispatchedMessage:
 
 
 def check_topic_name(value: object) -> str:
-    """The value, if Kafka takes it as a topic's name; an `InvalidDestination` with the broken rule if not."""
+    """The value, if Kafka takes it as a topic's name. Raises `InvalidDestination` with the broken rule."""
     if not isinstance(value, str):
         raise InvalidDestination(f"a topic's name must be a str, got {type(value).__name__}")
     if not 0 < len(value) <= MAX_TOPIC_CHARACTERS:
