@@ -205,6 +205,6 @@ async def line_server() -> AsyncIterator[LineServer]:
     await server.kill()
 
 
-async def test_the_example_is_as_short_as_it_says() -> None:
+async def test_the_example_is_as_short_as_the_page_says() -> None:
     example = next(block for block in BLOCKS if "class LineDispatcher" in block.text)
     assert len([line for line in example.text.splitlines() if line.strip()]) <= 30

@@ -79,7 +79,7 @@ def guarded(services: Services) -> Iterator[GuardedKafka]:
         yield server
 
 
-async def test_a_topic_that_is_not_allowed_costs_only_its_own_messages_until_it_is(
+async def test_a_forbidden_topic_fails_only_its_own_messages_until_it_is_allowed(
     guarded: GuardedKafka, unique_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -100,7 +100,7 @@ async def test_a_topic_that_is_not_allowed_costs_only_its_own_messages_until_it_
     assert "scr4m-s3cret" not in caplog.text
 
 
-async def test_a_scram_password_that_is_wrong_and_one_that_is_changed(
+async def test_a_wrong_scram_password_is_refused_and_a_changed_one_is_requested(
     guarded: GuardedKafka, unique_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -46,7 +46,7 @@ async def add_stream(server: NatsServer, name: str) -> None:
     await client.close()
 
 
-async def test_a_key_pair_and_a_subject_that_is_not_allowed_until_it_is(
+async def test_a_forbidden_subject_fails_until_the_key_pair_may_publish_to_it(
     configured: Configured, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -88,7 +88,7 @@ def hesitant(services: Services) -> Iterator[NatsServer]:
         yield server
 
 
-async def test_a_server_that_has_too_many_requests_is_tried_again_a_second_later(
+async def test_too_many_requests_are_retried_a_second_later(
     hesitant: NatsServer,
 ) -> None:
     await add_stream(hesitant, "orders")

@@ -32,7 +32,7 @@ CONNECT_SECONDS = 2.0
         (NatsDispatcher, "rabbitmq_server"),
     ],
 )
-async def test_another_broker_answers(
+async def test_another_kind_of_broker_is_reported_as_unavailable_in_time(
     kind: Callable[..., BrokerDispatcher[Any]],
     fixture: str,
     request: pytest.FixtureRequest,

@@ -15,7 +15,7 @@ MUTATIONS: Final = (
         old="return [rest if outcome is PENDING else outcome for outcome in outcomes]",
         new="return [rest and None if outcome is PENDING else outcome for outcome in outcomes]",
         tests=(
-            "tests/unit/test_broker.py::test_what_is_open_at_the_deadline_is_unknown_and_the_client_replaced",
+            "tests/unit/test_broker.py::test_pending_messages_time_out_at_the_deadline_and_the_client_is_replaced",
         ),
     ),
     Mutation(
@@ -28,7 +28,7 @@ MUTATIONS: Final = (
         tests=(
             (
                 "tests/integration/adapters/test_nats_publishing.py"
-                "::test_an_answer_that_is_no_acknowledgement_is_no_delivery"
+                "::test_an_answer_that_is_not_an_acknowledgement_is_not_a_delivery"
             ),
         ),
     ),
@@ -53,6 +53,8 @@ MUTATIONS: Final = (
         file="outbox_adapters/amqp/outbox_amqp/client.py",
         old="mandatory=True,",
         new="mandatory=False,",
-        tests=("tests/integration/adapters/test_amqp_publishing.py::test_a_returned_message_is_no_delivery",),
+        tests=(
+            "tests/integration/adapters/test_amqp_publishing.py::test_a_returned_message_is_not_delivered",
+        ),
     ),
 )
