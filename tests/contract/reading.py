@@ -1,4 +1,4 @@
-"""What can be read back."""
+"""The contract of reading an outbox in a transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links, windows and dispatchers of brokers, with a client that does what the test says."""
+"""Links, windows and dispatchers of brokers, with a scripted client."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Client:
 
 
 class Connector:
-    """Counts its clients; what connecting and closing do can be replaced."""
+    """Keeps its clients; a test can replace how it connects and closes."""
 
     def __init__(self) -> None:
         self.clients: list[Client] = []
@@ -203,7 +203,7 @@ async def test_a_message_without_time_for_a_retry_alone_does_not_fail_permanentl
 
 async def test_one_connection_is_made_for_all_waiting_windows(connector: Connector) -> None:
     async def fail() -> None:
-        raise BrokerUnavailable("away")
+        raise BrokerUnavailable("unavailable")
 
     connector.connecting = fail
     async with Dispatcher(connector) as dispatcher:

@@ -1,4 +1,4 @@
-"""The forms of a message on the wire, plain and CloudEvents, there and back."""
+"""The forms of a message on the wire, plain and CloudEvents, written and read back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may publish what on RabbitMQ, refused and mended; and the guest, who needs no password. On a real broker."""
+"""Access to a real RabbitMQ: permissions refused and then granted, and the guest, who needs no password."""
 
 from __future__ import annotations
 

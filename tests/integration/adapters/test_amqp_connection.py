@@ -1,4 +1,4 @@
-"""The AMQP dispatcher's connection: logins, TLS, alarms, brokers that are away, and what the clients do badly then."""
+"""The AMQP dispatcher's connection: logins, TLS, alarms, unavailable brokers, and the weaknesses of the clients."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LIMIT = 200_000
 
 @dataclass(frozen=True)
 class Rabbit:
-    """A RabbitMQ of this module's own: users and alarms may be changed, and are put back."""
+    """A private RabbitMQ of this module: tests change its users and alarms, and restore them."""
 
     server: RabbitMQServer
     tls_port: int
@@ -160,7 +160,7 @@ async def test_a_disk_alarm_is_an_outage_that_ends(rabbit: Rabbit, unique_name: 
 
 
 async def failing_soon(dispatcher: AmqpDispatcher, topic: str) -> BrokerUnavailable:
-    """The alarm is raised a moment after it is asked for; then a publish is not confirmed."""
+    """The error of the first publish that is not confirmed: the alarm is raised a moment after it is requested."""
     async with asyncio.timeout(30):
         while True:
             (outcome,) = await window(dispatcher, [sample(topic)], seconds=0.5)

@@ -1,4 +1,4 @@
-"""What a message becomes on a real RabbitMQ, and what the broker's refusals become."""
+"""Messages on a real RabbitMQ, and the outcomes of the broker's refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.asyncio
 
 @pytest_asyncio.fixture
 async def connection(rabbitmq_server: RabbitMQServer) -> AsyncIterator[AbstractConnection]:
-    """A connection of the tests' own."""
+    """The tests' own connection."""
     async with await aio_pika.connect(rabbitmq_server.address) as connection:
         yield connection
 
@@ -133,7 +133,7 @@ async def test_the_official_package_reads_our_cloud_events(
 async def test_a_dead_lettered_message_is_read_back_as_it_was_dispatched(
     rabbitmq_server: RabbitMQServer, channel: AbstractChannel, queue: str
 ) -> None:
-    """RabbitMQ adds headers on the way, some of them tables."""
+    """RabbitMQ adds headers when it dead-letters, some of them tables."""
     first = f"{queue}-first"
     arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue}
     declared = await channel.declare_queue(first, durable=True, arguments=arguments)
@@ -205,7 +205,7 @@ async def test_an_invalid_destination_fails_only_its_own_message(
 async def test_a_returned_message_is_not_delivered(
     rabbitmq_server: RabbitMQServer, channel: AbstractChannel, queue: str
 ) -> None:
-    """On a channel of aio-pika's default kind an unroutable publish returns as if all were well."""
+    """On a channel of aio-pika's default kind an unroutable publish succeeds."""
     async with AmqpDispatcher(url=rabbitmq_server.address) as dispatcher:
         outcomes = await window(dispatcher, [sample(queue), sample("nowhere.v1"), sample(queue)])
 
@@ -218,7 +218,7 @@ async def test_a_returned_message_is_not_delivered(
 async def test_two_messages_with_one_id_get_their_own_outcomes(
     rabbitmq_server: RabbitMQServer, channel: AbstractChannel, queue: str
 ) -> None:
-    """aiormq would take the returned one for confirmed, and the other for returned."""
+    """aiormq would report the returned one as confirmed, and the other as returned."""
     routable = sample(queue)
     unroutable = replace(routable, meta=replace(routable.meta, topic="nowhere.v1"))
     async with AmqpDispatcher(url=rabbitmq_server.address) as dispatcher:
@@ -232,7 +232,7 @@ async def test_two_messages_with_one_id_get_their_own_outcomes(
 async def test_a_missing_exchange_fails_only_its_own_messages(
     rabbitmq_server: RabbitMQServer, channel: AbstractChannel, queue: str
 ) -> None:
-    """The broker closes the channel, and with it every other publish on it fails."""
+    """The broker closes the channel, and every other publish on it fails, too."""
     destinations: dict[str, str | tuple[str, str]] = {"lost": ("no-such-exchange", "x"), "**": queue}
     good = samples(queue, 20)
     async with AmqpDispatcher(url=rabbitmq_server.address, destinations=destinations) as dispatcher:

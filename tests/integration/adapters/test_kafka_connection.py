@@ -1,4 +1,4 @@
-"""The Kafka dispatcher's connection: logins, TLS, brokers that are away, and what aiokafka does badly about them."""
+"""The Kafka dispatcher's connection: logins, TLS, unavailable brokers, and the weaknesses of aiokafka."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PASSWORD = "first-s3cret"
 
 
 class SecuredKafka(KafkaServer):
-    """Has two listeners more: one with SASL/PLAIN, one with TLS. Users but the harness may do nothing but log in."""
+    """Has two more listeners: one with SASL/PLAIN, one with TLS. The user ``stranger`` may only log in."""
 
     certificates: Certificates
     sasl_port: int
@@ -44,7 +44,7 @@ class SecuredKafka(KafkaServer):
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
         lines += [
             "sasl.enabled.mechanisms=PLAIN",
-            f'listener.name.sasl.plain.sasl.jaas.config={module} required user_relay="{PASSWORD}" user_nobody="p";',
+            f'listener.name.sasl.plain.sasl.jaas.config={module} required user_relay="{PASSWORD}" user_stranger="p";',
             "listener.name.tls.ssl.keystore.type=PEM",
             f"listener.name.tls.ssl.keystore.location={keystore}",
             "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -117,9 +117,9 @@ async def test_a_refused_login_is_raised_on_opening(secured: SecuredKafka, uniqu
     with pytest.raises(BrokerRefused, match="UnsupportedSaslMechanism"):
         await KafkaDispatcher(url=scram).__aenter__()
 
-    # Logs in, and may not be an idempotent producer.
+    # This user may log in, but may not be an idempotent producer.
     with pytest.raises(BrokerRefused, match="ClusterAuthorizationFailed"):
-        await KafkaDispatcher(url=f"kafka://nobody:p@127.0.0.1:{secured.sasl_port}").__aenter__()
+        await KafkaDispatcher(url=f"kafka://stranger:p@127.0.0.1:{secured.sasl_port}").__aenter__()
 
     secured.create_topic(unique_name)
     async with KafkaDispatcher(url=f"kafka://relay:{PASSWORD}@127.0.0.1:{secured.sasl_port}") as dispatcher:

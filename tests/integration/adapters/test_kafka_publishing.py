@@ -1,4 +1,4 @@
-"""What a message becomes on a real Kafka broker, and what the broker's refusals become."""
+"""Messages on a real Kafka broker, and the outcomes of the broker's refusals."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ async def create(server: KafkaServer, name: str, **configs: str) -> None:
 async def test_a_message_too_large_for_the_topic_fails_permanently_and_alone(
     kafka_server: KafkaServer, url: str, unique_name: str
 ) -> None:
-    """The broker refuses a batch as a whole, also one whose messages would each be small enough."""
+    """The broker refuses a whole batch, even one whose messages are each small enough."""
     await create(kafka_server, unique_name, max_message_bytes="2000")
     small = samples(unique_name, 30)
     large = sample(unique_name, b"x" * 3000, content_type="text/plain")
@@ -230,7 +230,7 @@ async def test_a_message_too_large_for_the_client_fails_permanently(topic: str, 
 async def test_a_producer_out_of_sequence_is_replaced(
     kafka_server: KafkaServer, topic: str, url: str
 ) -> None:
-    """aiokafka would go on failing until the process is restarted."""
+    """aiokafka would fail until the process is restarted."""
     messages = samples(topic, 10)
     async with KafkaDispatcher(url=url) as dispatcher:
         await dispatcher.dispatch(sample(topic))
@@ -245,7 +245,7 @@ async def test_a_producer_out_of_sequence_is_replaced(
 
 
 async def test_a_producer_whose_sender_ended_is_replaced(topic: str, url: str) -> None:
-    """What is given to such a producer waits for ever."""
+    """A message that such a producer accepts waits for ever."""
     async with KafkaDispatcher(url=url) as dispatcher:
         held = dispatcher._link._held
         assert held is not None

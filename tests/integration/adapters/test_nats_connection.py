@@ -1,4 +1,4 @@
-"""The NATS dispatcher's connection: logins, TLS, servers that are away, and what nats-py does badly about them."""
+"""The NATS dispatcher's connection: logins, TLS, unavailable servers, and the weaknesses of nats-py."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ async def test_tls_works_with_a_private_authority(
 
 
 async def test_a_password_is_not_sent_without_the_required_tls(nats_server: NatsServer) -> None:
-    """nats-py itself sends it in the clear when a server, or whoever stands before it, does not ask for TLS."""
+    """nats-py itself sends it in the clear when the server, or a proxy in front of it, does not ask for TLS."""
     host, port = nats_server.address.removeprefix("nats://").split(":")
     async with FaultProxy((host, int(port))) as proxy:
         for credentials in ("relay:s3cret@", "t0ken@", ""):
@@ -190,7 +190,7 @@ async def test_the_other_server_of_an_address_is_used(nats_server: NatsServer, u
 async def test_messages_that_failed_during_an_outage_are_not_sent_after_it(
     private_nats: NatsServer, unique_name: str
 ) -> None:
-    """nats-py keeps what is published while it is disconnected and sends it later, after its TimeoutError."""
+    """nats-py buffers messages while it is disconnected and sends them later, after its TimeoutError."""
     await add_stream(private_nats, unique_name)
     async with NatsDispatcher(url=private_nats.address) as dispatcher:
         await dispatcher.dispatch(sample(unique_name))
@@ -206,7 +206,7 @@ async def test_messages_that_failed_during_an_outage_are_not_sent_after_it(
 
 
 async def test_a_lost_connection_fails_the_window_at_once(private_nats: NatsServer, unique_name: str) -> None:
-    """In nats-py a request whose connection is gone waits for its timeout."""
+    """In nats-py a request on a lost connection waits for its timeout."""
     await add_stream(private_nats, unique_name)
     host, port = private_nats.address.removeprefix("nats://").split(":")
     async with (
@@ -231,7 +231,7 @@ async def test_a_lost_connection_fails_the_window_at_once(private_nats: NatsServ
 async def test_an_outage_longer_than_the_clients_reconnecting_ends(
     private_nats: NatsServer, unique_name: str
 ) -> None:
-    """After its last attempt to reconnect a client of nats-py is closed for good."""
+    """After its last attempt to reconnect nats-py's client is closed for good."""
     await add_stream(private_nats, unique_name)
     async with NatsDispatcher(url=private_nats.address) as dispatcher:
         private_nats.kill()
@@ -279,7 +279,7 @@ async def test_closing_is_bounded_and_silent_when_the_server_is_unavailable(
 async def test_a_late_answer_to_a_probe_does_not_stop_the_applications_client_from_reading(
     private_nats: NatsServer, unique_name: str
 ) -> None:
-    """In nats-py the PONG of a PING that was given up ends the reading of the client, which still looks connected."""
+    """In nats-py the PONG of a cancelled PING ends the client's reading, and the client still seems connected."""
     await add_stream(private_nats, unique_name)
     client = Client()
     await client.connect(private_nats.address)

@@ -1,4 +1,4 @@
-"""What a message becomes on a real NATS server, and what the server's refusals become."""
+"""Messages on a real NATS server, and the outcomes of the server's refusals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.asyncio
 
 @pytest_asyncio.fixture
 async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
-    """A client of the tests' own."""
+    """The tests' own client."""
     client = Client()
     await client.connect(nats_server.address)
     yield client
@@ -43,7 +43,7 @@ async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
 
 @pytest_asyncio.fixture
 async def stream(client: Client, unique_name: str) -> str:
-    """A stream of the test's name; it stores every subject below that name."""
+    """A stream with the test's name, which stores every subject below that name."""
     await client.jetstream().add_stream(name=unique_name, subjects=[f"{unique_name}.>"])
     return unique_name
 
@@ -249,7 +249,7 @@ async def test_an_answer_that_is_not_an_acknowledgement_is_not_a_delivery(
 
 
 async def test_headers_count_towards_the_size(nats_server: NatsServer, client: Client, stream: str) -> None:
-    """The server would close the connection on everybody: nats-py itself compares the payload alone."""
+    """The server would close the connection for every message: nats-py itself checks only the payload."""
     fits = client.max_payload - 100
     async with NatsDispatcher(url=nats_server.address) as dispatcher:
         outcomes = await dispatcher.dispatch_many(
@@ -275,7 +275,7 @@ async def test_a_message_too_large_for_the_stream_fails_permanently(
 
 
 async def test_a_full_stream_is_retried(nats_server: NatsServer, client: Client, unique_name: str) -> None:
-    """A server's error is an outcome at once: the future of nats-py's `publish_async` would wait for ever."""
+    """The server's error is the outcome at once; the future of nats-py's `publish_async` would wait for ever."""
     config = {"name": unique_name, "subjects": [unique_name], "max_msgs": 1, "discard": "new"}
     await client.request(f"$JS.API.STREAM.CREATE.{unique_name}", json.dumps(config).encode(), timeout=5)
     async with NatsDispatcher(url=nats_server.address) as dispatcher:

@@ -1,4 +1,4 @@
-"""An address where the broker of another protocol answers: told within bounds, and as what it is."""
+"""An address where a broker of another protocol answers: it is reported as such, within bounds."""
 
 from __future__ import annotations
 

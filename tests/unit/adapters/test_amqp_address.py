@@ -1,4 +1,4 @@
-"""AMQP addresses: what a URL becomes for aio-pika."""
+"""AMQP addresses: from a URL to the arguments of aio-pika."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the three dispatchers take, refuse and show of themselves: the same for each."""
+"""The arguments that the three dispatchers accept, refuse and show: the same for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a consumer may have passed instead of one record of its own client, and what it is told."""
+"""Objects that are not a record of the consumer's client, and the errors for them."""
 
 from __future__ import annotations
 
