@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from outbox_core.relay.process import spare_the_collector
+from outbox_core.cli.process import tune_gc
 from outbox_core.table import TableName
 
 TABLE = TableName("outbox_benchmark", "orders_outbox")
@@ -37,7 +37,7 @@ def run(work: Callable[[dict[str, Any]], Coroutine[Any, Any, dict[str, Any]]]) -
     order = json.loads(sys.argv[1])
     logging.basicConfig(level=logging.WARNING)
     factory, name = event_loop()
-    spare_the_collector()
+    tune_gc()
     profiler = cProfile.Profile() if order.get("profile") else None
     try:
         with asyncio.Runner(loop_factory=factory) as runner:

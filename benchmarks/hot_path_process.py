@@ -22,9 +22,9 @@ from asyncpg.pgproto import pgproto
 
 from benchmarks.children import TABLE, event_loop
 from benchmarks.relay_process import Metrics, Stopwatch, nothing
+from outbox_core.cli.process import tune_gc
 from outbox_core.identifiers import uuid7
 from outbox_core.relay import Relay
-from outbox_core.relay.process import spare_the_collector
 from outbox_core.store import Claim, KeyId, Lease, Leased, Predecessor, Resolution, Tick
 from outbox_core.stores.postgres.rows import leased
 from outbox_core.table import TableName
@@ -164,7 +164,7 @@ async def deliver(order: dict[str, Any], profiler: cProfile.Profile | None) -> d
 def main() -> int:
     order = json.loads(sys.argv[1])
     profiler = cProfile.Profile() if order.get("profile") else None
-    spare_the_collector()
+    tune_gc()
     with asyncio.Runner(loop_factory=event_loop()[0]) as runner:
         result = runner.run(deliver(order, profiler))
     if profiler is not None:

@@ -11,7 +11,7 @@ import aio_pika
 from aiormq import spec
 
 from benchmarks.plain_clients import TOPIC, Client
-from outbox_amqp.client import Wires
+from outbox_amqp.client import SocketFactory
 from outbox_core.headers import to_headers
 from outbox_core.meta import DispatchedMessage
 
@@ -51,7 +51,7 @@ class RabbitMQ:
 @asynccontextmanager
 async def connected(address: str) -> AsyncGenerator[Client]:
     connection = aio_pika.Connection(aio_pika.connection.make_url(address))
-    connection.kwargs["transport_factory"] = Wires(tls=False)
+    connection.kwargs["transport_factory"] = SocketFactory(tls=False)
     await connection.connect()
     try:
         channel = connection.channel(publisher_confirms=True, on_return_raises=True)

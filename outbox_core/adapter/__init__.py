@@ -1,1 +1,1 @@
-"""What an adapter to a broker is made of: its lifecycle, its link, the form on the wire, its options."""
+"""The adapter kit: the lifecycle of a broker's dispatcher, its link, the form on the wire, its options."""

@@ -1,4 +1,4 @@
-"""Checks of what a dispatcher is made with, so that a wrong type is told at once and not by the first message."""
+"""Checks of a dispatcher's arguments, so that a wrong type is refused at once and not with the first message."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def optional_text(name: str, value: object, *, may_be_empty: bool = False) -> st
 
 
 def flag(name: str, value: object) -> bool:
-    """True or False, and nothing that merely counts as one."""
+    """True or False; other truthy or falsy values are refused."""
     if not isinstance(value, bool):
         raise ConfigError(f"{name} must be True or False, got {value!r}")
     return value
 
 
 def instance(name: str, value: object, kind: type[T]) -> T:
-    """An object of this class, or of one made from it."""
+    """An instance of this class or of a subclass."""
     if not isinstance(value, kind):
         raise ConfigError(
             f"{name} must be a {kind.__module__.partition('.')[0]} {kind.__name__}, got {type(value).__name__}"
@@ -53,7 +53,7 @@ def instance(name: str, value: object, kind: type[T]) -> T:
 
 
 def shown_name(value: object) -> str | None:
-    """A name for metrics and logs, or None. One that seems to hold credentials is refused, and not shown."""
+    """A name for metrics and logs, or None. One that seems to contain credentials is refused, and not shown."""
     name = optional_text("name", value)
     if name is None:
         return None

@@ -1,4 +1,4 @@
-"""What the dispatchers of all brokers have in common: their lifecycle, windows, deadlines and probes."""
+"""The base of every broker's dispatcher: lifecycle, windows, deadlines and probes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ PROBE_TIMEOUT: Final = 5.0
 
 
 class BrokerDispatcher(ABC, Generic[C]):
-    """A dispatcher that speaks to a broker through a client ``C``, which it replaces when that is in doubt.
+    """A dispatcher that talks to a broker through a client ``C``, and replaces the client when it is in doubt.
 
-    A subclass says how to publish a window and how to `ping`; its `Connector` says how to make and end a client.
-    Opened and closed by ``async with``, and again after that. Several may have it open at a time, such as two relays:
-    the last one to leave closes it. A broker that is away does not keep it from being opened; one that refuses the
-    login does.
+    A subclass implements how to publish a window and how to `ping`; its `Connector` makes and ends clients. Open and
+    close it with ``async with``; it can be opened again. Several users may have it open at a time, such as two relays:
+    the last one to leave closes it. It opens while the broker is unavailable; it does not open when the broker refuses
+    the login.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class BrokerDispatcher(ABC, Generic[C]):
         close_timeout: float,
     ) -> None:
         self.name: Final = name
-        """How metrics and logs call it; without credentials."""
+        """The name in metrics and logs; without credentials."""
         self._timeout = seconds("timeout", timeout)
         self._link = Link(
             name,
@@ -58,16 +58,16 @@ class BrokerDispatcher(ABC, Generic[C]):
     async def publish_window(
         self, client: C, messages: Sequence[DispatchedMessage], outcomes: list[Outcome], /
     ) -> None:
-        """Send every message, and write what became of each into its place in ``outcomes`` as soon as it is known.
+        """Send every message, and write the outcome of each at its index in ``outcomes`` as soon as it is known.
 
-        `outbox_core.adapter.pipeline.publish_each` does so with a function of one message. Called for several windows
-        at a time. Cancelled at the deadline: what has no outcome then is `DispatchTimeout`. What it raises is the
-        outcome of all that have none.
+        `outbox_core.adapter.pipeline.publish_each` does so with a function of one message. Several windows may be
+        published at a time. It is cancelled at the deadline: a message without an outcome then gets `DispatchTimeout`.
+        An error it raises is the outcome of every message without one.
         """
 
     @abstractmethod
     async def ping(self, client: C, /) -> None:
-        """A round trip to the broker that publishes nothing. Raises `BrokerUnavailable`; cancelled when it is late."""
+        """Make a round trip to the broker without publishing. Raises `BrokerUnavailable`; cancelled when it is late."""
 
     async def dispatch(self, message: DispatchedMessage, /) -> None:
         """Send one message; raises its outcome unless the broker has confirmed it within ``timeout``."""
@@ -82,15 +82,15 @@ class BrokerDispatcher(ABC, Generic[C]):
         return await send_window(self._link, messages, self.publish_window, deadline=deadline)
 
     async def probe(self) -> None:
-        """A round trip to the broker within 5 seconds, connecting first if need be. Raises `BrokerUnavailable`."""
+        """Make a round trip to the broker within 5 seconds, connecting first if needed. Raises `BrokerUnavailable`."""
         await ask(self._link, self.ping, timeout=PROBE_TIMEOUT)
 
     async def inspect(self, topic: str, /) -> None:
-        """Ask the broker, within 5 seconds, whether it has a place for the topic's messages; raises if it has none."""
+        """Ask the broker, within 5 seconds, for the destination of the topic's messages; raises if there is none."""
         await ask(self._link, partial(self.look_for, topic), timeout=PROBE_TIMEOUT)
 
     async def look_for(self, topic: str, client: C, /) -> None:
-        """Raise when the broker has no place for the topic's messages. A broker that cannot tell is believed."""
+        """Raise when the broker has no destination for the topic's messages; by default, assume that it has one."""
 
     async def __aenter__(self) -> Self:
         await self._link.open()

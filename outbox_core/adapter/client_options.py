@@ -1,4 +1,4 @@
-"""Options that go to a broker's client as they are."""
+"""Options that are passed to a broker's client unchanged."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from outbox_core.errors import ConfigError
 
 
 def checked_options(options: object, *, known: Collection[str], owned: Mapping[str, str]) -> dict[str, Any]:
-    """The options, after refusing those the client does not know and those that are the dispatcher's to choose.
+    """The options, after refusing those the client does not know and those that only the dispatcher may choose.
 
-    ``owned`` gives the reason for each of the latter. Values are not looked at, and never shown.
+    ``owned`` gives the reason for each of the latter. Values are not checked, and never shown.
     """
     if options is None:
         return {}
@@ -29,7 +29,7 @@ def checked_options(options: object, *, known: Collection[str], owned: Mapping[s
 
 
 def exactly_one(*, url: object, client: object, options: object) -> None:
-    """Refuse a dispatcher that is given neither an address nor a client, or both."""
+    """Refuse a dispatcher with neither an address nor a client, or with both."""
     if (url is None) == (client is None):
         raise ConfigError(
             "give either the broker's url or client=, the client of the broker that the application already has"

@@ -1,4 +1,4 @@
-"""CloudEvents 1.0: which attribute carries what of a message, and the JSON event format, there and back."""
+"""CloudEvents 1.0: the attributes that carry a message's fields, and reading and writing the JSON event format."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _JSON_TYPE: Final = re.compile(r"(?:application|text)/(?:[^;\s]+\+)?json\s*(?:;.
 
 @dataclass(frozen=True, slots=True)
 class CloudEvents:
-    """How a dispatcher writes CloudEvents 1.0.
+    """The form in which a dispatcher writes CloudEvents 1.0.
 
-    ``binary`` puts the attributes into headers and leaves the payload as it is; ``structured`` puts everything into
-    one JSON document, in which a payload that is JSON stands as it is and any other as base64. ``source`` is the URI
-    reference of the producer, ``/outbox/<table>`` unless given. The ``id`` is the ``event_id``, also after a replay.
+    ``binary`` puts the attributes into headers and leaves the payload unchanged; ``structured`` puts everything into
+    one JSON document, which contains a JSON payload unchanged and any other as base64. ``source`` is the URI reference
+    of the producer, by default ``/outbox/<table>``. The ``id`` is the ``event_id``, also after a replay.
     """
 
     mode: Literal["binary", "structured"] = "binary"
@@ -63,7 +63,7 @@ class CloudEvents:
 
     @classmethod
     def of(cls, value: object) -> CloudEvents | None:
-        """What a dispatcher's argument asks for: one of these, the name of a mode, or None for none at all."""
+        """Read a dispatcher's argument: a `CloudEvents`, the name of a mode, or None for plain headers."""
         if value is None or isinstance(value, cls):
             return value
         for mode in MODES:
@@ -75,7 +75,7 @@ class CloudEvents:
 
     @classmethod
     def from_option(cls, scheme: str, value: str | None) -> CloudEvents | None:
-        """What the option ``cloud_events`` of a dispatcher URL asks for; None when it is not given."""
+        """Read the option ``cloud_events`` of a dispatcher URL; None when it is not given."""
         if value is None:
             return None
         for mode in MODES:
@@ -86,7 +86,7 @@ class CloudEvents:
         )
 
     def attributes(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """The attributes of a message, from the library's headers of it."""
+        """The attributes of a message, from its headers."""
         attributes = {"specversion": SPECVERSION, "source": self.source or f"/outbox/{headers[names.TABLE]}"}
         for name, attribute in ATTRIBUTES.items():
             if name in headers:
@@ -120,7 +120,7 @@ def from_document(document: bytes) -> tuple[dict[str, str], bytes]:
 
 
 def to_headers(attributes: Mapping[str, str]) -> dict[str, str]:
-    """The library's headers that the attributes of a CloudEvent stand for. Raises `NotAnOutboxMessage`."""
+    """The library's headers, from the attributes of a CloudEvent. Raises `NotAnOutboxMessage`."""
     version = attributes.get("specversion")
     if version != SPECVERSION:
         raise NotAnOutboxMessage(f"it is a CloudEvent of version {shown(version)}, and 1.0 is expected")
@@ -128,7 +128,7 @@ def to_headers(attributes: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_json(content_type: str, payload: bytes) -> bool:
-    """Whether the payload can stand in a JSON document as it is, and come out of it as it was."""
+    """True when the payload can be copied into a JSON document and read back byte for byte."""
     if _JSON_TYPE.fullmatch(content_type) is None:
         return False
     try:
@@ -148,7 +148,7 @@ _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 
 def _members(text: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """The members of a JSON object, and the text of each value as it stands there."""
+    """The members of a JSON object, and the source text of each value."""
     at = _after_space(text, 0)
     if text[at : at + 1] != "{":
         raise ValueError("not an object")

@@ -1,4 +1,4 @@
-"""Where a topic's messages go on a broker: a mapping or a function from topics to destinations."""
+"""The destination of a topic on a broker: a mapping or a function from topics to destinations."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ D = TypeVar("D")
 _REMEMBERED_TOPICS: Final = 1024
 
 DestinationMap: TypeAlias = Mapping[str, D] | Callable[[str], D]
-"""Topic patterns to destinations, the first that matches counting; or a function from a topic to its destination."""
+"""Topic patterns to destinations, of which the first match counts; or a function from a topic to its destination."""
 
 
 class InvalidDestination(ValueError):
-    """Raised by the check of a destination; its text is the rule that was broken.
+    """Raised when a destination breaks a rule, which is the error's text.
 
-    It says nothing about whose fault that is: a value from the configuration becomes a `ConfigError`, one that a
-    function made for a message the `PermanentError` of that message.
+    The caller decides who is at fault: a value from the configuration becomes a `ConfigError`, one that a function
+    returned for a message becomes the `PermanentError` of that message.
     """
 
 
 class Destinations(Generic[D]):
-    """Finds the destination of a topic, and checks it, so that what is wrong concerns that message only.
+    """Finds and checks the destination of a topic, so that an invalid one fails only its own messages.
 
     Without ``destinations`` every topic is its own destination, made by ``of_topic``. With a mapping, a topic that no
     pattern matches goes to ``default``, and is refused for good when there is none. ``check`` returns a destination
@@ -79,7 +79,7 @@ class Destinations(Generic[D]):
     def of(self, topic: str) -> D:
         """The destination of a topic. Raises `PermanentError` when there is none or it is not valid.
 
-        Found once for each topic, but for a function of the application's, which is asked every time.
+        Each topic is resolved once; only a function of the application is called every time.
         """
         found = self._remembered.get(topic)
         if found is not None:
@@ -112,7 +112,7 @@ class Destinations(Generic[D]):
             destination: object = self._function(topic)
         except OutboxError:
             raise
-        except Exception as error:  # the application's own, whichever: it concerns this message only
+        except Exception as error:  # any error of the application's function: it fails this message only
             raise ProviderError(
                 f"the destination function raised {type(error).__name__} for the topic {topic!r}: {error}"
             ) from error

@@ -16,45 +16,45 @@ C = TypeVar("C")
 
 Lost = Callable[[BrokerUnavailable], None]
 RETIRED_CLOSE_SECONDS: Final = 1.0
-"""How long a client in doubt may take to close before its sockets are closed under it."""
+"""Seconds that a retired client may take to close before its sockets are aborted."""
 _ABORT_SECONDS: Final = 0.2
 
 _logger: Final = logging.getLogger(__name__)
 
 
 class Blocked(BrokerUnavailable):
-    """Raised when the broker takes nothing for now, and this very client will hear when it does again.
+    """Raised when the broker accepts nothing for now, and notifies this client when it does again.
 
-    Unlike any other `BrokerUnavailable`, it does not cost the client its place.
+    Unlike any other `BrokerUnavailable`, it does not retire the client.
     """
 
 
 class Connector(Protocol[C]):
-    """How to make and end one client of a broker. None of it is bounded in time: the link sees to that."""
+    """Makes and ends clients of a broker. Its methods need no time limit: the link bounds each of them."""
 
     async def connect(self, lost: Lost, /) -> C:
-        """A client that works. Raises `BrokerUnavailable`, or `BrokerRefused` when only a person can help.
+        """Return a working client. Raises `BrokerUnavailable`, or `BrokerRefused` when only a person can help.
 
-        Call ``lost`` as soon as the client notices that its connection is gone: whoever waits on it is told at once.
-        Leaves nothing open when it raises or is cancelled.
+        Call ``lost`` as soon as the client notices that its connection is gone: every window that waits on it is
+        notified at once. Leave nothing open when raising or cancelled.
         """
         ...
 
     def usable(self, client: C, /) -> bool:
-        """Whether the client believes that it works."""
+        """True while the client considers itself connected."""
         ...
 
     async def close(self, client: C, /) -> None:
-        """End the client in order."""
+        """Close the client gracefully."""
         ...
 
     def abort(self, client: C, /) -> None:
-        """Close the client's sockets, now, without asking the broker. Harmless after `close`."""
+        """Close the client's sockets now, without a word to the broker. Does nothing after `close`."""
         ...
 
 
 class Given(Generic[C]):
-    """The connector of a client that the application already has: neither made nor closed here, only used."""
+    """The connector of a client that belongs to the application: used, and never closed."""
 
     def __init__(self, client: C, usable: Callable[[C], bool], what: str) -> None:
         self._client = client
@@ -70,14 +70,14 @@ class Given(Generic[C]):
         return self._usable(client)
 
     async def close(self, client: C, /) -> None:
-        """It is not ours to close."""
+        """Do nothing: the client belongs to the application."""
 
     def abort(self, client: C, /) -> None:
-        """It is not ours to close."""
+        """Do nothing: the client belongs to the application."""
 
 
 class Held(Generic[C]):
-    """A client in use, and what became of it."""
+    """A client with its users and its state."""
 
     __slots__ = ("client", "ending", "loss", "retired", "users", "watchers")
 
@@ -92,10 +92,10 @@ class Held(Generic[C]):
 
 
 class Link(Generic[C]):
-    """Lends a client to whoever publishes, and builds a new one when the last was retired, lost or never there.
+    """Lends one client to every window, and makes a new one when there is none or the last was retired or lost.
 
-    Any number may use it at a time. A retired client gets no new work; it is closed in the background once those who
-    still use it have ended. Nothing here waits longer than it is told.
+    Any number of windows may use it at a time. A retired client gets no new work; it is closed in the background once
+    its last user has ended. Every wait is bounded.
     """
 
     def __init__(
@@ -111,29 +111,29 @@ class Link(Generic[C]):
         self._ending: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Try once to connect. A broker that is away is no error, only said: it is tried again when it is needed.
+        """Try once to connect. An unavailable broker is only logged: the next window tries again.
 
-        Raises `BrokerRefused` when it refuses the login, since that is better known now than found out later. Whoever
-        opens it closes it; it stays open while anybody has it so.
+        Raises `BrokerRefused` when the broker refuses the login, so that a wrong login fails at the start. Each `open`
+        needs its own `close`; the link stays open until the last one.
         """
         self._openings += 1
         try:
-            # A little longer than connecting may take, so that it is connecting that tells what was wrong.
+            # A little longer than connecting may take, so that the error is the connector's, which says more.
             await self._lend(anyio.current_time() + self._connect_timeout + _ABORT_SECONDS)
         except BrokerRefused:
             await self.close()
             raise
         except BrokerUnavailable as error:
-            _logger.warning("%s: %s; it is tried again when there is something to send", self._name, error)
+            _logger.warning("%s: %s; the next message tries again", self._name, error)
         except BaseException:  # a cancellation too must leave nothing open
             with anyio.CancelScope(shield=True):
                 await self.close()
             raise
 
     async def close(self) -> None:
-        """The last one to leave ends the client, and those still ending, within the close timeout.
+        """Close the client, and wait for retired ones, within the close timeout; only the last `close` does so.
 
-        Works unopened and twice.
+        Safe to call unopened and twice.
         """
         self._openings = max(self._openings - 1, 0)
         if self._openings:
@@ -151,7 +151,7 @@ class Link(Generic[C]):
 
     @asynccontextmanager
     async def use(self, deadline: float) -> AsyncGenerator[Held[C]]:
-        """A client, connecting first when there is none. Raises `BrokerUnavailable` when there is none by then."""
+        """Lend a client, connecting first when there is none. Raises `BrokerUnavailable` at the deadline."""
         held = await self._lend(deadline)
         held.users += 1
         try:
@@ -162,7 +162,7 @@ class Link(Generic[C]):
                 self._end(held, RETIRED_CLOSE_SECONDS)
 
     def retire(self, held: Held[C]) -> None:
-        """Give the client no new work: it missed a deadline, or said something after which it cannot be trusted."""
+        """Give the client no new work: it missed a deadline, or raised an error after which it cannot be trusted."""
         if held.retired:
             return
         held.retired = True
@@ -194,7 +194,7 @@ class Link(Generic[C]):
         if self._connecting is task:
             self._connecting = None
         if not task.cancelled():
-            task.exception()  # whoever waited has it; with nobody left, it is not worth a report
+            task.exception()  # retrieved: the windows that waited have it, and without any it needs no report
 
     async def _connect(self) -> Held[C]:
         held: Held[C] | None = None
@@ -228,19 +228,19 @@ class Link(Generic[C]):
         if held.loss is None:
             held.loss = error
             self.retire(held)
-            for tell in tuple(held.watchers):
-                tell()
+            for notify in tuple(held.watchers):
+                notify()
 
     def _end(self, held: Held[C], seconds: float) -> None:
         if held.ending:
             return
         held.ending = True
-        task = asyncio.create_task(self._ended(held, seconds), name=f"outbox-close-{self._name}")
+        task = asyncio.create_task(self._close_or_abort(held, seconds), name=f"outbox-close-{self._name}")
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
-    async def _ended(self, held: Held[C], seconds: float) -> None:
-        """Close in order if that works in time, and by force in any case."""
+    async def _close_or_abort(self, held: Held[C], seconds: float) -> None:
+        """Close the client gracefully within the time, and abort its sockets in any case."""
         closing = asyncio.create_task(self._connector.close(held.client))
         try:
             await asyncio.wait([closing], timeout=seconds)
@@ -250,7 +250,7 @@ class Link(Generic[C]):
         await asyncio.wait([closing], timeout=_ABORT_SECONDS)
         if not closing.done():
             _logger.warning(
-                "%s: the client of the broker did not end when told to, and was left behind", self._name
+                "%s: the broker's client did not end when it was cancelled, and was abandoned", self._name
             )
         elif not closing.cancelled() and (error := closing.exception()) is not None:
             _logger.debug("%s: closing raised %s", self._name, type(error).__name__)

@@ -1,4 +1,4 @@
-"""Sending a window of messages through a link: all at once, an outcome for each, by a deadline."""
+"""Send a window of messages through a link: all at once, an outcome for each, by a deadline."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 C = TypeVar("C")
 T = TypeVar("T")
 Publish = Callable[[C, "Sequence[DispatchedMessage]", "list[Outcome]"], Awaitable[None]]
-"""Publishes a window; writes each message's outcome into its place in the list as soon as it is known."""
+"""Publishes a window; writes each message's outcome at its index in the list as soon as it is known."""
 
 _MARGIN: Final = 0.05
-"""Seconds before the deadline at which what is open is given up, or a tenth of the time there is, if that is less."""
+"""Seconds before the deadline at which pending messages time out; a tenth of the time left, if that is less."""
 _CANCEL_SECONDS: Final = 0.2
 
 
-class Open(Exception):
-    """Stands in the place of an outcome that is not known yet."""
+class Pending(Exception):
+    """Placeholder of an outcome that is not known yet."""
 
 
-OPEN: Final = Open()
+PENDING: Final = Pending()
 
 
 class Undecided(Exception):
-    """Raised by a publish that failed together with others, when nobody can tell whose fault it was.
+    """Raised when several messages failed together and the error does not say which of them caused it.
 
-    Each of them is sent again, alone. ``error`` is the outcome of one that fails so when it is alone.
+    Each of them is sent again, alone. ``error`` is the outcome of a message that fails in this way alone, too.
     """
 
     def __init__(self, error: ProviderError) -> None:
@@ -47,10 +47,10 @@ class Undecided(Exception):
 async def send_window(
     link: Link[C], messages: Sequence[DispatchedMessage], publish: Publish[C], *, deadline: float
 ) -> list[Outcome]:
-    """Publish every message, and return by the deadline with what became of each, in order.
+    """Publish every message, and return by the deadline with the outcome of each, in order.
 
-    What is open then is `DispatchTimeout`, and so is everything when the deadline has passed already. A client that
-    missed the deadline, was cancelled or found the broker away is retired.
+    A message that is pending at the deadline gets `DispatchTimeout`; so does every message when the deadline has
+    already passed. A client that missed the deadline, was cancelled or found the broker unavailable is retired.
     """
     now = anyio.current_time()
     if now >= deadline:
@@ -59,9 +59,9 @@ async def send_window(
         return []
     until = deadline - min(_MARGIN, (deadline - now) / 10)
     outcomes = await _send(link, messages, publish, until)
-    for at, outcome in enumerate(outcomes):
+    for index, outcome in enumerate(outcomes):
         if isinstance(outcome, Undecided):
-            outcomes[at] = await _send_alone(link, messages[at], publish, until, outcome)
+            outcomes[index] = await _send_alone(link, messages[index], publish, until, outcome)
     return outcomes
 
 
@@ -81,17 +81,17 @@ async def publish_each(
             await asyncio.wait(tasks, timeout=_CANCEL_SECONDS / 2)
         raise
     finally:
-        for place, task in enumerate(tasks):
+        for index, task in enumerate(tasks):
             if task.done() and not task.cancelled():
-                outcomes[place] = task.exception()
+                outcomes[index] = task.exception()
 
 
 class Confirmations(Generic[T]):
-    """The messages of a window that a client has taken, by their places, until the broker has confirmed them.
+    """The messages of a window that a client has taken, by their indexes, until the broker has confirmed them.
 
-    Without a task or a callback for each of them, which would cost more than the rest of a message's way. ``outcome``
-    tells what a confirmation that has come means. At the end of the block the outcomes of all that have come are
-    written down, and those that have not are cancelled.
+    They need no task and no callback each, which would cost more than the rest of the dispatch. ``outcome`` turns a
+    confirmation into an outcome. At the end of the block the outcomes of the confirmed messages are stored, and the
+    futures of the others are cancelled.
     """
 
     def __init__(self, outcomes: list[Outcome], outcome: Callable[[int, asyncio.Future[T]], Outcome]) -> None:
@@ -99,11 +99,11 @@ class Confirmations(Generic[T]):
         self._outcome = outcome
         self._waiting: dict[int, asyncio.Future[T]] = {}
 
-    def __setitem__(self, place: int, future: asyncio.Future[T]) -> None:
-        self._waiting[place] = future
+    def __setitem__(self, index: int, future: asyncio.Future[T]) -> None:
+        self._waiting[index] = future
 
     async def wait(self) -> None:
-        """Return when all of them have come."""
+        """Wait until every message is confirmed."""
         for future in self._waiting.values():
             if not future.done():
                 await asyncio.wait((future,))
@@ -112,15 +112,15 @@ class Confirmations(Generic[T]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        for place, future in self._waiting.items():
+        for index, future in self._waiting.items():
             if not future.done():
                 future.cancel()
             elif not future.cancelled():
-                self._outcomes[place] = self._outcome(place, future)
+                self._outcomes[index] = self._outcome(index, future)
 
 
 async def ask(link: Link[C], question: Callable[[C], Awaitable[object]], *, timeout: float) -> None:
-    """A round trip to the broker within so many seconds; raises `BrokerUnavailable`, retiring the client, if not."""
+    """Make a round trip to the broker within ``timeout`` seconds. Raises `BrokerUnavailable`, retiring the client."""
     until = anyio.current_time() + timeout
     async with link.use(until) as held:
         try:
@@ -170,30 +170,30 @@ async def _send_alone(
 async def _publish_all(
     held: Held[C], messages: Sequence[DispatchedMessage], publish: Publish[C], until: float, began: float
 ) -> list[Outcome]:
-    outcomes: list[Outcome] = [OPEN] * len(messages)
+    outcomes: list[Outcome] = [PENDING] * len(messages)
     task = asyncio.ensure_future(publish(held.client, messages, outcomes))
 
-    def cut() -> None:
+    def cancel() -> None:
         task.cancel()
 
-    held.watchers.add(cut)
+    held.watchers.add(cancel)
     try:
         if held.loss is None:
             await asyncio.wait((task,), timeout=max(until - anyio.current_time(), 0))
     finally:
-        held.watchers.discard(cut)
+        held.watchers.discard(cancel)
         if not task.done():
             with anyio.CancelScope(shield=True):
                 task.cancel()
                 await asyncio.wait((task,), timeout=_CANCEL_SECONDS * 2)
     failure = task.exception() if task.done() and not task.cancelled() else None
     rest = failure or held.loss or _late(anyio.current_time() - began)
-    # A copy: a task that did not heed its cancellation may still write.
-    return [rest if outcome is OPEN else outcome for outcome in outcomes]
+    # A copy: a task that ignored its cancellation may still write.
+    return [rest if outcome is PENDING else outcome for outcome in outcomes]
 
 
 def _in_doubt(outcome: Outcome) -> bool:
-    """Whether the client cannot be trusted with more after this."""
+    """True when the client cannot be trusted with more messages after this outcome."""
     in_doubt = isinstance(outcome, BrokerUnavailable | DispatchTimeout | Undecided)
     return in_doubt and not isinstance(outcome, Blocked)
 

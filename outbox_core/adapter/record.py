@@ -1,4 +1,4 @@
-"""Reading what a consumer got from its client, with a clear error when it was given something else."""
+"""Read a record that a consumer got from its client, with a clear error for anything else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ABSENT: Final = object()
 
 
 def part_of(record: object, name: str, *, expected: str) -> object:
-    """An attribute of the record. Raises `UnsupportedRecord` when there is none, or a method, as other clients have."""
+    """An attribute of the record. Raises `UnsupportedRecord` when it is missing or a method, as in other clients."""
     value: object = getattr(record, name, _ABSENT)
     if value is _ABSENT or callable(value):
         raise UnsupportedRecord(expected, record)

@@ -1,4 +1,4 @@
-"""The form of a message on the wire, plain or as a CloudEvent, before an adapter places it and after it has read it."""
+"""The form of a message on the wire, plain or as a CloudEvent: adapters render it for their client and read it back."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from outbox_core.meta import DispatchedMessage
 
 _PREFIX: Final = re.compile(r"ce[-_]|cloudevents[_:]")
-_WRITTEN_BY_OTHERS: Final = (KEY, TRACEPARENT, TRACESTATE)
-"""With topic, content type and table, the library's headers whose text comes from a row; the others are numbers, times
-and UUIDs."""
+_TEXT_FROM_ROWS: Final = (KEY, TRACEPARENT, TRACESTATE)
+"""The headers whose text comes from a row, beside topic, content type and table; the others are numbers, times and
+UUIDs."""
 _CLOUD_EVENT: Final = "application/cloudevents"
 # CloudEvents, HTTP binding 3.1.3.2: printable ASCII but space, double quote and percent stands for itself.
 _UNESCAPED: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
@@ -44,14 +44,14 @@ _UNESCAPED: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code)
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a broker's binding of CloudEvents names the headers of binary mode, and whether it percent-encodes them."""
+    """A broker's binding of CloudEvents: the prefix of headers in binary mode, and their percent-encoding."""
 
     prefix: str
     percent_encoded: bool = False
 
 
 class Wire(NamedTuple):
-    """What an adapter places: headers, all one line of text, and a body."""
+    """The headers, each one line of text, and the body that an adapter renders."""
 
     headers: dict[str, str]
     body: bytes
@@ -70,24 +70,24 @@ class Wire(NamedTuple):
 
 
 def to_wire(message: DispatchedMessage, events: CloudEvents | None, dialect: Dialect) -> Wire:
-    """The headers and the body of a message. The header ``event-id`` is there in every form.
+    """The headers and the body of a message. Every form has the header ``event-id``.
 
     Raises `PermanentError` for a header that a client would rewrite, a broker misread or a consumer's `from_wire`
-    refuse. What was enqueued through the library has none; a row that was written by hand may.
+    refuse. Messages enqueued through the library have none; a row that was written by hand may.
     """
     plain = _checked(message, headers.to_headers(message))
     if events is None:
         return Wire(plain, message.payload)
     attributes = events.attributes(plain)
-    placed = {name: value for name, value in plain.items() if name not in WIRE_HEADERS}
-    placed[EVENT_ID] = plain[EVENT_ID]
+    rendered = {name: value for name, value in plain.items() if name not in WIRE_HEADERS}
+    rendered[EVENT_ID] = plain[EVENT_ID]
     if events.mode == "structured":
-        placed[CONTENT_TYPE] = cloud_events.STRUCTURED_CONTENT_TYPE
-        return Wire(placed, cloud_events.to_document(attributes, message.payload))
-    placed[CONTENT_TYPE] = attributes.pop("datacontenttype")
+        rendered[CONTENT_TYPE] = cloud_events.STRUCTURED_CONTENT_TYPE
+        return Wire(rendered, cloud_events.to_document(attributes, message.payload))
+    rendered[CONTENT_TYPE] = attributes.pop("datacontenttype")
     for name, value in attributes.items():
-        placed[dialect.prefix + name] = quote(value, safe=_UNESCAPED) if dialect.percent_encoded else value
-    return Wire(placed, message.payload)
+        rendered[dialect.prefix + name] = quote(value, safe=_UNESCAPED) if dialect.percent_encoded else value
+    return Wire(rendered, message.payload)
 
 
 def _checked(message: DispatchedMessage, plain: dict[str, str]) -> dict[str, str]:
@@ -98,7 +98,7 @@ def _checked(message: DispatchedMessage, plain: dict[str, str]) -> dict[str, str
         except InvalidHeader as error:
             raise PermanentError(str(error)) from None
     _check_readable(plain[TOPIC], plain[CONTENT_TYPE], plain[TABLE])
-    for name in _WRITTEN_BY_OTHERS:
+    for name in _TEXT_FROM_ROWS:
         if name in plain:
             _check_line(name, plain[name])
     return plain
@@ -113,7 +113,7 @@ def _check_line(name: str, value: str) -> None:
 
 @lru_cache(maxsize=1024)
 def _check_readable(topic: str, content_type: str, table: str) -> None:
-    """Refuse what `from_wire` would refuse; the same few come again with every message."""
+    """Refuse the values that `from_wire` would refuse. Cached: most messages repeat the same few."""
     for name, value in ((TOPIC, topic), (CONTENT_TYPE, content_type), (TABLE, table)):
         _check_line(name, value)
     try:
@@ -127,7 +127,7 @@ def _check_readable(topic: str, content_type: str, table: str) -> None:
 
 
 def from_wire(given: Mapping[str, object], body: bytes, dialect: Dialect) -> DispatchedMessage:
-    """The message as it was dispatched, whichever of the forms it has. Raises `NotAnOutboxMessage`."""
+    """The message as it was dispatched, from any of the forms. Raises `NotAnOutboxMessage`."""
     content_type = _content_type(given)
     if content_type.lower().startswith(_CLOUD_EVENT):
         if not content_type.lower().startswith(f"{_CLOUD_EVENT}+json"):
@@ -162,7 +162,7 @@ def _attributes(given: Mapping[str, object], dialect: Dialect) -> dict[str, str]
 
 
 def _users(given: Mapping[str, object]) -> dict[str, object]:
-    """What is neither the library's nor CloudEvents' own."""
+    """The headers that are neither the library's nor CloudEvents' own."""
     return {
         name: value
         for name, value in given.items()

@@ -7,7 +7,7 @@
 """
 
 from outbox_core.config.durations import format_duration, parse_duration
-from outbox_core.config.masking import masked_database_url
+from outbox_core.config.kinds import masked_database_url
 from outbox_core.config.settings import (
     LogSettings,
     MetricsSettings,

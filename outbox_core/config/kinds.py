@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
 from outbox_core.config.durations import ACCEPTED, format_duration, parse_duration
-from outbox_core.config.masking import masked_database_url
 from outbox_core.errors import InvalidTableName, InvalidUrl
+from outbox_core.redaction import masked_url
 from outbox_core.stores.postgres.connecting import flaw
 from outbox_core.table import TableName
 from outbox_core.url import DispatcherUrl
@@ -183,6 +183,15 @@ class Tables(_Open):
 
     def write(self, value: object) -> str:
         return ",".join(map(str, cast("Sequence[TableName]", value)))
+
+
+def masked_database_url(url: str) -> str:
+    """The scheme, user, hosts and database of a URL; the password and the values of options are left out.
+
+    A text that cannot be read as a PostgreSQL URL comes back as ``***``: a mistyped one shows its password in
+    unexpected places.
+    """
+    return masked_url(url, readable=flaw(url) is None)
 
 
 @dataclass(frozen=True, slots=True)

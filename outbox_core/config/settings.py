@@ -15,7 +15,7 @@ from outbox_core.config.kinds import Refused
 from outbox_core.config.variables import OURS_IN_TESTS, PREFIX, VARIABLES
 from outbox_core.dispatcher import load_dispatcher
 from outbox_core.errors import ConfigError, InvalidSettings
-from outbox_core.observers.masking import Masking, tenant_mask
+from outbox_core.redaction import Masking, tenant_mask
 from outbox_core.relay import Relay
 from outbox_core.relay.settings import RelaySettings
 

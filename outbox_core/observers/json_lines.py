@@ -18,7 +18,7 @@ from uuid import UUID
 from outbox_core import observer as events
 from outbox_core.errors import ConfigError
 from outbox_core.observer import Event
-from outbox_core.observers.masking import Masking, tenant_mask
+from outbox_core.redaction import Masking, tenant_mask
 from outbox_core.status import Count, TableStatus
 from outbox_core.table import TableName
 

@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from outbox_core import observer as events
-from outbox_core.observers.masking import Masking, tenant_mask
+from outbox_core.redaction import Masking, tenant_mask
 
 if TYPE_CHECKING:
     from uuid import UUID

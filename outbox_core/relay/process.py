@@ -1,20 +1,5 @@
-"""For a process that is a relay and nothing else."""
+"""The earlier name of `outbox_core.cli.process.tune_gc`."""
 
-from __future__ import annotations
+from outbox_core.cli.process import tune_gc as spare_the_collector
 
-import gc
-from typing import Final
-
-_YOUNG_OBJECTS: Final = 50_000
-
-
-def spare_the_collector() -> None:
-    """Let Python look for reference cycles less often, in this whole process.
-
-    Messages are in no cycles: they are gone with their last reference. Where thousands of them are in hand the
-    collector goes through all of them again and again and finds nothing, which costs a relay about a fifth of its
-    processor time. ``outbox relay`` calls this; in an application it is for the application to decide.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_YOUNG_OBJECTS, *gc.get_threshold()[1:])
+__all__ = ["spare_the_collector"]

@@ -1,4 +1,4 @@
-"""The broker of the example in `outbox_adapters/README.md`: takes a line of JSON over TCP, keeps it, says so."""
+"""The broker of the example in `outbox_adapters/README.md`: stores a line of JSON over TCP and confirms it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MAX_LINE = 2_000_000
 
 
 class LineServer:
-    """Keeps its lines over a restart, which takes place on the same port."""
+    """Keeps its lines and its port over a restart."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

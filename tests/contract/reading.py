@@ -1,4 +1,4 @@
-"""What can be read back."""
+"""The contract of reading an outbox in a transaction."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ReadingContract:
         async with sessions.begin() as tx:
             assert await Outbox(TABLE).get(tx, uuid4()) is None
 
-    async def test_payloads_come_only_when_asked_for(self, sessions: Sessions) -> None:
+    async def test_payloads_are_read_only_when_asked_for(self, sessions: Sessions) -> None:
         avro = Message("shop.avro.v1", body=b"\x00", content_type="application/avro", tenant_id=A)
         async with sessions.begin() as tx:
             outbox = Outbox(TABLE)
@@ -61,7 +61,7 @@ class ReadingContract:
             ):
                 assert {row.payload is None for row in rows} == {False}
 
-    async def test_every_state_is_seen_and_counted(self, sessions: Sessions) -> None:
+    async def test_every_state_is_read_and_counted(self, sessions: Sessions) -> None:
         outbox = Outbox(TABLE)
         states = [State.PENDING, State.IN_FLIGHT, State.PUBLISHED, State.DEAD]
         written = [message(n, tenant_id=A) for n in range(len(states))]
@@ -88,7 +88,7 @@ class ReadingContract:
         assert dead.dead_at is not None
         assert dead.last_error == "PROVIDER.PERMANENT: refused"
 
-    async def test_pending_comes_in_the_order_of_claims_and_is_limited(self, sessions: Sessions) -> None:
+    async def test_pending_is_in_claim_order_and_limited(self, sessions: Sessions) -> None:
         outbox = Outbox(TABLE)
         late = message(1, delay=timedelta(hours=1), tenant_id=A)
         soon = [message(n, tenant_id=A) for n in (2, 3)]
@@ -107,7 +107,9 @@ class ReadingContract:
             assert await Outbox(TABLE).count(tx, state="pending") == 1
             assert await Outbox(TABLE).count(tx, state="dead") == 0
 
-    async def test_wrong_arguments_are_refused_and_the_transaction_goes_on(self, sessions: Sessions) -> None:
+    async def test_wrong_arguments_are_refused_and_the_transaction_continues(
+        self, sessions: Sessions
+    ) -> None:
         outbox: Any = Outbox(TABLE)
         written = message()
         async with sessions.begin() as tx:

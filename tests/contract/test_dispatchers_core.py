@@ -31,7 +31,7 @@ NO_OUTAGES = Capabilities(
 
 
 def limited(recording: RecordingDispatcher) -> RecordingDispatcher:
-    """Make it refuse what a broker would."""
+    """Make it refuse the messages that a broker would refuse."""
     recording.fail(ProviderError("no such destination"), topic=Broker.unknown_topic)
     recording.fail(PermanentError("too large"), when=lambda message: len(message.payload) > MAX_BYTES)
     return recording
@@ -62,7 +62,7 @@ class RecordingBroker(Broker):
         self.recordings[-1].go_down()
 
     async def restart(self) -> None:
-        """Come back once the outage has been felt, unless nobody is sending."""
+        """Come back once a message has met the outage, or after a second without any."""
         received = len(self.recordings[-1].received)
         for _ in range(100):
             if len(self.recordings[-1].received) > received:
@@ -77,7 +77,7 @@ class RoutedBroker(RecordingBroker):
 
 
 class FannedBroker(RecordingBroker):
-    """Two targets, of which the second has the outages; what counts as stored, both have."""
+    """Two targets, of which the second has the outages; a message counts as stored when both have it."""
 
     def __init__(self, first: RecordingDispatcher, second: RecordingDispatcher) -> None:
         super().__init__(first)
@@ -205,6 +205,6 @@ async def line_server() -> AsyncIterator[LineServer]:
     await server.kill()
 
 
-async def test_the_example_is_as_short_as_it_says() -> None:
+async def test_the_example_is_as_short_as_the_page_says() -> None:
     example = next(block for block in BLOCKS if "class LineDispatcher" in block.text)
     assert len([line for line in example.text.splitlines() if line.strip()]) <= 30

@@ -26,7 +26,7 @@ class KafkaBroker(Broker):
         return KafkaDispatcher(url=f"kafka://{self._server.address}", connect_timeout=2)
 
     def make_with_password(self, password: str) -> KafkaDispatcher:
-        return KafkaDispatcher.from_url(f"kafka://somebody:{password}@{self._server.address}")
+        return KafkaDispatcher.from_url(f"kafka://user:{password}@{self._server.address}")
 
     async def stored(self) -> list[DispatchedMessage]:
         consumer = AIOKafkaConsumer(bootstrap_servers=self._server.address, auto_offset_reset="earliest")

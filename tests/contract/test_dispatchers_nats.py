@@ -38,7 +38,7 @@ class NatsBroker(Broker):
         return NatsDispatcher(url=self._server.address, connect_timeout=2)
 
     def make_with_password(self, password: str) -> NatsDispatcher:
-        address = self._server.address.replace("nats://", f"nats://somebody:{password}@")
+        address = self._server.address.replace("nats://", f"nats://user:{password}@")
         return NatsDispatcher.from_url(address)
 
     async def stored(self) -> list[DispatchedMessage]:

@@ -198,27 +198,27 @@ ROWS = (
         22,
         "message larger than the broker takes",
         by_broker=_adapters(
-            "publishing.py::test_larger_than_the_topic_takes_is_permanent_for_that_message_alone",
-            "publishing.py::test_larger_than_the_stream_takes_is_permanent",
-            "connection.py::test_larger_than_the_broker_takes_is_permanent_and_costs_only_itself",
+            "publishing.py::test_a_message_too_large_for_the_topic_fails_permanently_and_alone",
+            "publishing.py::test_a_message_too_large_for_the_stream_fails_permanently",
+            "connection.py::test_a_message_too_large_for_the_broker_fails_permanently_and_alone",
         ),
     ),
     Row(
         23,
         "no topic, no stream, no binding",
         by_broker=_adapters(
-            "publishing.py::test_an_unknown_topic_is_retried_with_a_clear_reason_and_holds_up_nobody",
-            "publishing.py::test_no_stream_is_retried_with_a_clear_reason",
-            "publishing.py::test_a_returned_message_is_no_delivery",
+            "publishing.py::test_an_unknown_topic_is_retried_with_a_clear_reason_and_holds_up_no_other_topic",
+            "publishing.py::test_a_missing_stream_is_retried_with_a_clear_reason",
+            "publishing.py::test_a_returned_message_is_not_delivered",
         ),
     ),
     Row(
         24,
         "credentials refused, expired",
         by_broker=_adapters(
-            "connection.py::test_a_password_that_expires_is_asked_for_again",
-            "connection.py::test_a_password_that_expires_is_asked_for_again",
-            "connection.py::test_a_password_that_expires_is_asked_for_again",
+            "connection.py::test_an_expired_password_is_requested_again",
+            "connection.py::test_an_expired_password_is_requested_again",
+            "connection.py::test_an_expired_password_is_requested_again",
         ),
     ),
     Row(

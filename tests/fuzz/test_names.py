@@ -7,15 +7,15 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from outbox_amqp.placement import check_destination
+from outbox_amqp.rendering import check_destination
 from outbox_core import schema
 from outbox_core.adapter.destination import InvalidDestination
 from outbox_core.errors import ConfigError, InvalidTableName, InvalidTopic, InvalidTopicPattern
 from outbox_core.letters import Filter
 from outbox_core.table import TableName
 from outbox_core.topic import Topic, TopicPattern, check_topic
-from outbox_kafka.placement import check_topic_name
-from outbox_nats.placement import check_subject
+from outbox_kafka.rendering import check_topic_name
+from outbox_nats.rendering import check_subject
 from tests.fuzz.hostile import assert_brief, fuzzed, scalars, spoilt, texts, values
 
 TABLES = (

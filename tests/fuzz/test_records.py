@@ -20,9 +20,9 @@ from outbox_core.headers import MAX_HEADERS_BYTES
 from outbox_core.message import DispatchedMessage, Message
 from outbox_core.testing.contracts.samples import sample
 from outbox_kafka import from_record
-from outbox_kafka.placement import DIALECT as KAFKA
+from outbox_kafka.rendering import DIALECT as KAFKA
 from outbox_nats import from_msg
-from outbox_nats.placement import DIALECT as NATS
+from outbox_nats.rendering import DIALECT as NATS
 from tests.fuzz.hostile import assert_brief, fuzzed, scalars, spoilt, texts, values
 
 MESSAGE = sample(

@@ -20,6 +20,7 @@ from outbox_core.relay.ordering.keys import Keys
 from outbox_core.relay.settings import RelaySettings
 from outbox_core.relay.shared import Observers, Shared
 from outbox_core.runtime.backoff import Backoff
+from outbox_core.runtime.mailbox import Mailbox
 from outbox_core.runtime.shutdown import Shutdown
 from outbox_core.store import BEGINNING, END, Claim, KeyId, Leased, LeasedRow, Place, Predecessor, Store
 from outbox_core.stores.memory import MemoryStore
@@ -140,7 +141,9 @@ def breaker(patience: float = 30.0) -> Breaker:
 
 def destination(dispatcher: Dispatcher | None = None, its_breaker: Breaker | None = None) -> Destination:
     """A destination whose changes are not reported."""
-    return Destination(dispatcher or SilentBroker(), its_breaker or breaker(), ())
+    return Destination(
+        dispatcher or SilentBroker(), its_breaker or breaker(), subscribers=(), opened=Mailbox()
+    )
 
 
 def destinations(root: Any, patience: float = 30.0) -> Destinations:

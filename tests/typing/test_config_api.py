@@ -15,7 +15,7 @@ from outbox_core.config import (
     unknown_variables,
 )
 from outbox_core.meta import DispatchedMessage
-from outbox_core.observers.masking import Masking
+from outbox_core.redaction import Masking
 from outbox_core.relay.settings import RelaySettings
 
 

@@ -1,4 +1,4 @@
-"""Links, windows and dispatchers of brokers, with a client that does what the test says."""
+"""Links, windows and dispatchers of brokers, with a scripted client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from outbox_core.adapter.broker import BrokerDispatcher
 from outbox_core.adapter.link import Blocked, Lost
-from outbox_core.adapter.pipeline import OPEN, Confirmations, Undecided, publish_each
+from outbox_core.adapter.pipeline import PENDING, Confirmations, Undecided, publish_each
 from outbox_core.dispatcher import Outcome
 from outbox_core.errors import (
     BrokerRefused,
@@ -38,7 +38,7 @@ class Client:
 
 
 class Connector:
-    """Counts its clients; what connecting and closing do can be replaced."""
+    """Keeps its clients; a test can replace how it connects and closes."""
 
     def __init__(self) -> None:
         self.clients: list[Client] = []
@@ -91,7 +91,9 @@ def deadline(seconds: float) -> float:
     return asyncio.get_running_loop().time() + seconds
 
 
-async def test_what_is_open_at_the_deadline_is_unknown_and_the_client_replaced(connector: Connector) -> None:
+async def test_pending_messages_time_out_at_the_deadline_and_the_client_is_replaced(
+    connector: Connector,
+) -> None:
     async def publish(client: Client, message: DispatchedMessage) -> None:
         if message.meta.sequence == 2:
             await for_ever()
@@ -108,7 +110,7 @@ async def test_what_is_open_at_the_deadline_is_unknown_and_the_client_replaced(c
     assert [client.ended for client in connector.clients] == [["close", "abort"]] * 2
 
 
-async def test_a_client_that_swallows_its_cancellation_does_not_keep_the_window(connector: Connector) -> None:
+async def test_a_client_that_ignores_its_cancellation_does_not_delay_the_window(connector: Connector) -> None:
     released = asyncio.Event()
 
     async def publish(client: Client, message: DispatchedMessage) -> None:
@@ -152,7 +154,7 @@ async def test_a_lost_connection_ends_the_windows_on_it(connector: Connector) ->
     assert len(connector.clients) == 2
 
 
-async def test_a_retired_client_is_closed_once_nobody_uses_it(connector: Connector) -> None:
+async def test_a_retired_client_is_closed_after_its_last_user(connector: Connector) -> None:
     go_on = asyncio.Event()
 
     async def publish(client: Client, message: DispatchedMessage) -> None:
@@ -168,7 +170,7 @@ async def test_a_retired_client_is_closed_once_nobody_uses_it(connector: Connect
         await until(lambda: connector.clients[0].ended == ["close", "abort"])
 
 
-async def test_those_that_failed_together_are_tried_alone(connector: Connector) -> None:
+async def test_messages_that_failed_together_are_retried_alone(connector: Connector) -> None:
     alone: list[int] = []
 
     async def publish(client: Client, message: DispatchedMessage) -> None:
@@ -187,7 +189,9 @@ async def test_those_that_failed_together_are_tried_alone(connector: Connector) 
     assert len(connector.clients) == 3
 
 
-async def test_with_no_time_to_try_it_alone_a_message_is_not_given_up(connector: Connector) -> None:
+async def test_a_message_without_time_for_a_retry_alone_does_not_fail_permanently(
+    connector: Connector,
+) -> None:
     async def publish(client: Client, message: DispatchedMessage) -> None:
         if client is connector.clients[0]:
             raise Undecided(PermanentError("too large"))
@@ -200,9 +204,9 @@ async def test_with_no_time_to_try_it_alone_a_message_is_not_given_up(connector:
     assert [type(outcome) for outcome in outcomes] == [DispatchTimeout, ProviderError, ProviderError]
 
 
-async def test_one_connection_is_made_for_all_who_wait(connector: Connector) -> None:
+async def test_one_connection_is_made_for_all_waiting_windows(connector: Connector) -> None:
     async def fail() -> None:
-        raise BrokerUnavailable("away")
+        raise BrokerUnavailable("unavailable")
 
     connector.connecting = fail
     async with Dispatcher(connector) as dispatcher:
@@ -224,7 +228,7 @@ async def test_connecting_is_bounded(connector: Connector) -> None:
     assert time.monotonic() - began < 1.5
 
 
-async def test_a_refusal_fails_the_opening(connector: Connector) -> None:
+async def test_a_refused_login_fails_the_opening(connector: Connector) -> None:
     async def refuse() -> None:
         raise BrokerRefused("no")
 
@@ -244,7 +248,7 @@ async def test_closing_is_bounded_and_forced(connector: Connector) -> None:
     assert connector.clients[0].ended == ["close", "abort"]
 
 
-async def test_opening_that_is_cancelled_leaves_nothing(connector: Connector) -> None:
+async def test_a_cancelled_opening_leaves_nothing_open(connector: Connector) -> None:
     connector.connecting = for_ever
     task = asyncio.create_task(Dispatcher(connector).__aenter__())
     await asyncio.wait([task], timeout=0.05)
@@ -253,7 +257,7 @@ async def test_opening_that_is_cancelled_leaves_nothing(connector: Connector) ->
         await task
 
 
-async def test_a_probe_that_is_not_answered_replaces_the_client(connector: Connector) -> None:
+async def test_an_unanswered_probe_replaces_the_client(connector: Connector) -> None:
     async with Dispatcher(connector) as dispatcher:
         dispatcher.on_ping = for_ever
         task = asyncio.create_task(dispatcher.probe())
@@ -266,7 +270,7 @@ async def test_a_probe_that_is_not_answered_replaces_the_client(connector: Conne
     assert len(connector.clients) == 2
 
 
-async def test_a_blocked_broker_does_not_cost_the_client(connector: Connector) -> None:
+async def test_a_blocked_broker_does_not_retire_the_client(connector: Connector) -> None:
     async def blocked(client: Client, message: DispatchedMessage) -> None:
         raise Blocked("alarm")
 
@@ -282,7 +286,7 @@ async def test_a_blocked_broker_does_not_cost_the_client(connector: Connector) -
     assert len(connector.clients) == 2
 
 
-async def test_the_last_of_several_who_have_it_open_closes_it(connector: Connector) -> None:
+async def test_the_last_of_several_users_closes_the_dispatcher(connector: Connector) -> None:
     dispatcher = Dispatcher(connector)
     async with dispatcher:
         async with dispatcher:
@@ -295,7 +299,7 @@ async def test_the_last_of_several_who_have_it_open_closes_it(connector: Connect
         await dispatcher.dispatch(sample("a"))
 
 
-async def test_who_is_refused_at_opening_does_not_close_it_for_the_others(connector: Connector) -> None:
+async def test_a_refused_opening_does_not_close_the_dispatcher_for_other_users(connector: Connector) -> None:
     async def refuse() -> None:
         raise BrokerRefused("no")
 
@@ -308,7 +312,7 @@ async def test_who_is_refused_at_opening_does_not_close_it_for_the_others(connec
         await dispatcher.dispatch(sample("a"))
 
 
-async def test_what_a_window_raises_is_the_outcome_of_those_without_one(connector: Connector) -> None:
+async def test_the_error_of_a_window_is_the_outcome_of_pending_messages(connector: Connector) -> None:
     error = ProviderError("half of it")
 
     class Halfway(Dispatcher):
@@ -322,17 +326,17 @@ async def test_what_a_window_raises_is_the_outcome_of_those_without_one(connecto
         assert await dispatcher.dispatch_many(samples("a", 2), deadline=deadline(1)) == [None, error]
 
 
-async def test_confirmations_that_have_not_come_are_cancelled_and_the_others_count() -> None:
+async def test_missing_confirmations_are_cancelled_and_the_others_count() -> None:
     loop = asyncio.get_running_loop()
     come, failed, late = (loop.create_future() for _ in range(3))
     come.set_result("stored")
     failed.set_exception(ProviderError("nack"))
-    outcomes: list[Outcome] = [OPEN, OPEN, OPEN]
+    outcomes: list[Outcome] = [PENDING, PENDING, PENDING]
 
     async def wait() -> None:
         with Confirmations[str](outcomes, lambda _, future: future.exception()) as sent:
-            for place, future in enumerate((come, failed, late)):
-                sent[place] = future
+            for index, future in enumerate((come, failed, late)):
+                sent[index] = future
             await sent.wait()
 
     task = asyncio.create_task(wait())
@@ -342,5 +346,5 @@ async def test_confirmations_that_have_not_come_are_cancelled_and_the_others_cou
 
     assert outcomes[0] is None
     assert isinstance(outcomes[1], ProviderError)
-    assert outcomes[2] is OPEN
+    assert outcomes[2] is PENDING
     assert late.cancelled()

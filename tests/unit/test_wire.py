@@ -1,4 +1,4 @@
-"""The forms of a message on the wire, plain and CloudEvents, there and back."""
+"""The forms of a message on the wire, plain and CloudEvents, written and read back."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_every_payload_survives_every_form(
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_foreign_headers_come_back_as_users_own(form: CloudEvents | None) -> None:
+def test_headers_from_other_sources_become_user_headers(form: CloudEvents | None) -> None:
     wire = to_wire(MESSAGE, form, DIALECTS[0])
     back = from_wire({**wire.headers, "b3": b"1", "Nats-Stream": "S"}, wire.body, DIALECTS[0])
 
@@ -69,7 +69,7 @@ def test_the_names_of_another_binding_are_understood() -> None:
     assert from_wire(wire.headers, wire.body, DIALECTS[0]) == MESSAGE
 
 
-def test_a_document_whose_members_were_moved_keeps_its_payload() -> None:
+def test_a_document_with_reordered_members_keeps_its_payload() -> None:
     wire = to_wire(MESSAGE, CloudEvents("structured"), DIALECTS[0])
     members = json.loads(wire.body)
     moved = '{ "data" : {"a": 1.0} , ' + json.dumps({k: v for k, v in members.items() if k != "data"})[1:]
@@ -94,12 +94,12 @@ def test_a_document_whose_members_were_moved_keeps_its_payload() -> None:
         b"{} {}",
     ],
 )
-def test_what_is_no_json_object_is_not_ours(body: bytes) -> None:
+def test_a_body_that_is_not_a_json_object_is_refused(body: bytes) -> None:
     with pytest.raises(NotAnOutboxMessage, match="is not a JSON object"):
         from_document(body)
 
 
-def test_base64_that_is_none_is_told() -> None:
+def test_invalid_base64_is_refused() -> None:
     for value in (b'"*"', b"[]"):
         with pytest.raises(NotAnOutboxMessage, match="data_base64 is not base64"):
             from_document(b'{"data_base64": ' + value + b"}")
@@ -132,7 +132,7 @@ def test_a_row_written_by_hand_cannot_smuggle_headers(
 
 
 @pytest.mark.parametrize("form", FORMS[:3])
-def test_what_no_consumer_could_read_back_is_not_sent(form: CloudEvents | None) -> None:
+def test_a_message_that_no_consumer_could_read_is_not_sent(form: CloudEvents | None) -> None:
     with pytest.raises(PermanentError, match="invalid topic 'Orders': 'O' at position 0 is not allowed"):
         to_wire(replace(MESSAGE, meta=replace(MESSAGE.meta, topic="Orders")), form, DIALECTS[0])
     with pytest.raises(PermanentError, match="content type of the message is not a media type"):

@@ -2,6 +2,6 @@
 
 from outbox_amqp.address import AmqpAddress
 from outbox_amqp.dispatcher import AmqpDispatcher
-from outbox_amqp.placement import AmqpDestination, from_message
+from outbox_amqp.rendering import AmqpDestination, from_message
 
 __all__ = ["AmqpAddress", "AmqpDestination", "AmqpDispatcher", "from_message"]

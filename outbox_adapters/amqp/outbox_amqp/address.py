@@ -1,4 +1,4 @@
-"""Where an AMQP 0-9-1 broker is and how to log in, read from a dispatcher URL."""
+"""The address of an AMQP 0-9-1 broker and the login, read from a dispatcher URL."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
-from outbox_amqp.placement import name_problem
+from outbox_amqp.rendering import name_problem
 from outbox_core.adapter.cloud_events import CloudEvents
 from outbox_core.errors import InvalidUrl
 from outbox_core.url import DispatcherUrl
 
 SCHEMES: Final = ("amqp", "amqps")
 GUEST: Final = "guest"
-_LOST_ON_THE_WAY: Final = (".", "..")
+_DOT_SEGMENTS: Final = (".", "..")
 DEFAULT_PORTS: Final = {"amqp": 5672, "amqps": 5671}
 
 
@@ -21,11 +21,11 @@ DEFAULT_PORTS: Final = {"amqp": 5672, "amqps": 5671}
 class AmqpAddress:
     """``amqp://[user:password@]host[:port][/vhost][?exchange=…&cloud_events=…]``; ``amqps`` speaks TLS.
 
-    The port defaults to 5672, with TLS to 5671. The user ``guest``, which brokers let in from their own machine, has
-    the password ``guest`` unless another is given; without any user the client logs in as that one. Without a path the
-    virtual host is ``/``; inside a virtual host's name a slash is written ``%2F``. ``exchange`` is where messages are
-    published, by default the broker's default exchange, which routes to the queue named like the routing key. A
-    cluster is reached through one of its nodes or a load balancer: the client takes a single host. ``cloud_events`` is
+    The port defaults to 5672, with TLS to 5671. The user ``guest``, which brokers accept from their own machine, has
+    the password ``guest`` unless another is given; without a user the client logs in as ``guest``. Without a path the
+    virtual host is ``/``; write a slash inside its name as ``%2F``. ``exchange`` is the exchange that messages are
+    published to, by default the broker's default exchange, which routes to the queue named like the routing key. To
+    use a cluster, name one of its nodes or a load balancer: the client takes a single host. ``cloud_events`` is
     ``binary`` or ``structured``.
     """
 
@@ -39,7 +39,7 @@ class AmqpAddress:
 
     @classmethod
     def parse(cls, value: str | DispatcherUrl) -> AmqpAddress:
-        """Read a URL; `outbox_core.errors.InvalidUrl` says what is wrong with it, never showing the password."""
+        """Read a URL. Raises `outbox_core.errors.InvalidUrl` with the broken rule, and never with the password."""
         url = DispatcherUrl.parse(value, schemes=SCHEMES, bare=SCHEMES[0], port=DEFAULT_PORTS[SCHEMES[0]])
         options = url.take("exchange", "cloud_events")
         host, *others = url.hosts
@@ -47,7 +47,7 @@ class AmqpAddress:
             raise InvalidUrl(
                 url.scheme, f"it names {len(url.hosts)} hosts and the AMQP client takes exactly one"
             )
-        if url.path in _LOST_ON_THE_WAY:
+        if url.path in _DOT_SEGMENTS:
             raise InvalidUrl(
                 url.scheme,
                 "the AMQP client cannot reach a virtual host named '.' or '..': it takes them for a path",
@@ -67,7 +67,7 @@ class AmqpAddress:
 
     @property
     def name(self) -> str:
-        """The server and the virtual host, without credentials: what metrics and logs call a dispatcher to them."""
+        """The server and the virtual host, without credentials: the dispatcher's name in metrics and logs."""
         host = "" if self.virtual_host == "/" else f"/{quote(self.virtual_host, safe='')}"
         return f"{'amqps' if self.tls else 'amqp'}://{self.server}{host}"
 

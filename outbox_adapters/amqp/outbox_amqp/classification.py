@@ -1,4 +1,4 @@
-"""What an error of aio-pika or aiormq means for a message: whose fault it is, and whether trying again can help."""
+"""Classify errors of aio-pika and aiormq: who is at fault, and whether a retry can help."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from outbox_core.errors import (
 )
 
 if TYPE_CHECKING:
-    from outbox_amqp.placement import AmqpDestination
+    from outbox_amqp.rendering import AmqpDestination
 
-# What aiormq makes of a broker that closes the connection when the virtual host is named.
+# aiormq's error for a broker that closes the connection when the client names the virtual host.
 _REFUSAL: Final = re.compile(r"Connection\.OpenOk\b.* got .*Connection\.Close\b")
 
-_HUNG_UP: Final = re.compile("unexpectedly closed")
+_CLOSED_BY_PEER: Final = re.compile("unexpectedly closed")
 
 
 def classify(error: Exception, destination: AmqpDestination, *, connected: bool) -> OutboxError | Undecided:
-    """The outcome of a publish that raised. A broker that refuses one message closes the channel on all of them."""
+    """The outcome of a publish that raised. A broker that refuses one message closes the channel for all of them."""
     if isinstance(error, PublishError):
         return ProviderError(f"no queue is bound to take the message: {destination}")
     if isinstance(error, DeliveryError):
@@ -65,7 +65,7 @@ def classify(error: Exception, destination: AmqpDestination, *, connected: bool)
 
 
 def unavailable(error: BaseException | None, where: str = "the AMQP broker") -> BrokerUnavailable:
-    """Why there is no working connection; `BrokerRefused` when waiting will not help."""
+    """The error for a connection that failed; `BrokerRefused` when waiting will not help."""
     if isinstance(error, AuthenticationError | ProbableAuthenticationError):
         return BrokerRefused(f"{where} refused the login: {_text(error)}")
     if isinstance(error, ConnectionNotAllowed) or (
@@ -80,9 +80,10 @@ def unavailable(error: BaseException | None, where: str = "the AMQP broker") -> 
         return BrokerUnavailable(
             f"{where} cannot be used: something other than an AMQP 0-9-1 broker answers there"
         )
-    if isinstance(error, AMQPConnectionError) and _HUNG_UP.search(str(error)) is not None:
+    if isinstance(error, AMQPConnectionError) and _CLOSED_BY_PEER.search(str(error)) is not None:
         return BrokerUnavailable(
-            f"{where} hung up: it is ending, or something other than an AMQP 0-9-1 broker answers there"
+            f"{where} closed the connection: it is shutting down, or something other than an AMQP 0-9-1 broker answers"
+            " there"
         )
     if isinstance(error, ConnectionResourceError):
         return BrokerExhausted(f"{where} is out of resources: {_text(error)}")

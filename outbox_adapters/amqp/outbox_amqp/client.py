@@ -1,4 +1,4 @@
-"""Making and ending a connection to an AMQP broker with one channel for publishing."""
+"""Open and close a connection to an AMQP broker, with one channel for publishing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from yarl import URL
 
     from outbox_amqp.address import AmqpAddress
-    from outbox_amqp.placement import AmqpDestination, Placed
+    from outbox_amqp.rendering import AmqpDestination, WireMessage
     from outbox_core.adapter.link import Lost
 
 KNOWN_OPTIONS: Final = frozenset(
@@ -39,31 +39,35 @@ OWNED_OPTIONS: Final[Mapping[str, str]] = {
     "ssl_options": "give an ssl_context, or cafile, certfile and keyfile",
     "timeout": "connect_timeout bounds the connecting",
     "connection_class": "a connection that was lost is replaced by a new one",
-    "loop": "the loop is the one that runs",
+    "loop": "the running event loop is used",
 }
 HEARTBEAT_SECONDS: Final = 10
-"""A dead peer is noticed after 33 seconds; with aiormq's own default of 60 it would be 183."""
+"""A dead peer is noticed after 33 seconds; with aiormq's default of 60 it would take 183."""
 
 _GATHERED_WRITES: Final = 64
 _QUIET_TURNS: Final = 3
 
 
 class Session:
-    """A connection and a channel on it whose every publish is confirmed by the broker or returned."""
+    """A connection, and a channel on it on which the broker confirms or returns every publish."""
 
     def __init__(
-        self, connection: AbstractConnection, channel: AbstractChannel, underlay: Any, wires: Wires | None
+        self,
+        connection: AbstractConnection,
+        channel: AbstractChannel,
+        underlay: Any,
+        sockets: SocketFactory | None,
     ) -> None:
         self.connection = connection
         self.channel = channel
         self.underlay = underlay
-        self.wires = wires
+        self.sockets = sockets
         self._in_flight: dict[str, asyncio.Task[None]] = {}
         self._was_blocked = False
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the broker has said that it takes no messages: it is short of disk or memory."""
+        """True while the broker blocks publishers because it is short of disk or memory."""
         transport: Any = self.connection.transport
         unblocked: Any = getattr(
             getattr(transport, "connection", None), "_Connection__connection_unblocked", None
@@ -74,7 +78,7 @@ class Session:
 
     @property
     def is_usable(self) -> bool:
-        """A connection that was blocked and is not any more still has old messages on it, and is replaced."""
+        """True while the session may be kept. After a block it is replaced: old messages are still on it."""
         return not self.channel.is_closed and (self.is_blocked or not self._was_blocked) and self.is_connected
 
     @property
@@ -82,31 +86,31 @@ class Session:
         transport: Any = self.connection.transport
         return not self.connection.is_closed and transport is not None and not transport.connection.is_closed
 
-    async def publish(self, destination: AmqpDestination, placed: Placed) -> object:
-        """What the broker said to a message, once no other one of its id is on the channel.
+    async def publish(self, destination: AmqpDestination, rendered: WireMessage) -> object:
+        """Publish a message and return the broker's answer, once no other message with its id is on the channel.
 
-        aiormq finds the message that was returned by its id: of two, it would take the wrong one for delivered.
+        aiormq finds a returned message by its id: of two with the same id it would take the wrong one for delivered.
         """
-        message_id = placed.message_id
+        message_id = rendered.message_id
         while (other := self._in_flight.get(message_id)) is not None:
             await asyncio.wait((other,))
         task = self._in_flight[message_id] = cast("asyncio.Task[None]", asyncio.current_task())
         try:
             return await self.underlay.basic_publish(
-                placed.body,
+                rendered.body,
                 exchange=destination.exchange,
                 routing_key=destination.routing_key,
-                properties=placed.properties,
+                properties=rendered.properties,
                 mandatory=True,
-                wait=False,  # for the socket; the confirmation is waited for all the same
+                wait=False,  # concerns the socket alone; the confirmation is awaited
             )
         finally:
             if self._in_flight.get(message_id) is task:
                 del self._in_flight[message_id]
 
 
-class Wires(aiormq.connection.TransportFactory):
-    """Opens the connection's socket, and remembers it, so that it can be closed whatever state the client is in."""
+class SocketFactory(aiormq.connection.TransportFactory):
+    """Opens the connection's socket, and keeps it, so that it can be aborted in any state of the client."""
 
     def __init__(self, *, tls: bool) -> None:
         self._factory = (
@@ -118,54 +122,54 @@ class Wires(aiormq.connection.TransportFactory):
         reader, self._writer = await self._factory.create(url, **kwargs)
         return reader, cast("asyncio.StreamWriter", GatheringWriter(self._writer))
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         if self._writer is not None:
             self._writer.transport.abort()
 
 
 class GatheringWriter:
-    """A stream writer that sends together what is written in close succession.
+    """A stream writer that joins writes in close succession into one.
 
-    aiormq writes one message in each turn of the event loop, and each would be a call of the operating system. Here
-    they wait until a few turns have brought no more, which on an idle loop is a matter of microseconds.
+    aiormq writes one message in each turn of the event loop, and each write would be a system call. This writer waits
+    until a few turns have brought no more, which takes microseconds on an idle loop.
     """
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
         self._written: list[bytes] = []
         self._quiet_turns = 0
-        self._looks = False
+        self._flush_scheduled = False
 
     def write(self, data: bytes) -> None:
         self._written.append(data)
         self._quiet_turns = 0
         if len(self._written) >= _GATHERED_WRITES:
-            self._send()
-        elif not self._looks:
-            self._looks = True
-            asyncio.get_running_loop().call_soon(self._look)
+            self._flush()
+        elif not self._flush_scheduled:
+            self._flush_scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush_when_quiet)
 
-    def _look(self) -> None:
+    def _flush_when_quiet(self) -> None:
         self._quiet_turns += 1
         if self._written and self._quiet_turns <= _QUIET_TURNS:
-            asyncio.get_running_loop().call_soon(self._look)
+            asyncio.get_running_loop().call_soon(self._flush_when_quiet)
         else:
-            self._looks = False
-            self._send()
+            self._flush_scheduled = False
+            self._flush()
 
     async def drain(self) -> None:
-        self._send()
+        self._flush()
         await self._writer.drain()
 
     def write_eof(self) -> None:
-        self._send()
+        self._flush()
         self._writer.write_eof()
 
     def close(self) -> None:
-        self._send()
+        self._flush()
         self._writer.close()
 
-    def _send(self) -> None:
+    def _flush(self) -> None:
         if self._written:
             self._writer.write(b"".join(self._written))
             self._written.clear()
@@ -175,7 +179,7 @@ class GatheringWriter:
 
 
 class AmqpConnector:
-    """Connects to an address. aio-pika's robust connections are not used: a lost one is replaced here."""
+    """Connects to an address. aio-pika's robust connections are not used: the link replaces a lost connection."""
 
     def __init__(self, address: AmqpAddress, options: Mapping[str, Any]) -> None:
         self._address = address
@@ -198,16 +202,16 @@ class AmqpConnector:
             ssl_context=context,
             client_properties=properties,
         )
-        wires = Wires(tls=address.tls)
-        connection.kwargs["transport_factory"] = wires
+        sockets = SocketFactory(tls=address.tls)
+        connection.kwargs["transport_factory"] = sockets
         try:
             await connection.connect()
-            session = await opened(connection, wires)
-        except Exception as error:  # whatever the client raises, there is no working connection
-            await _clean_up(connection, wires)
+            session = await opened(connection, sockets)
+        except Exception as error:  # any error of the client: there is no working connection
+            await _clean_up(connection, sockets)
             raise unavailable(error, self._address.name) from None
-        except BaseException:  # a cancellation too must leave nothing behind
-            await _clean_up(connection, wires)
+        except BaseException:  # a cancellation, too, must leave nothing open
+            await _clean_up(connection, sockets)
             raise
         connection.close_callbacks.add(lambda _, error: lost(unavailable(error, self._address.name)))
         return session
@@ -219,12 +223,12 @@ class AmqpConnector:
         await client.connection.close()
 
     def abort(self, client: Session, /) -> None:
-        if client.wires is not None:
-            client.wires.cut()
+        if client.sockets is not None:
+            client.sockets.abort()
 
 
 class GivenConnection:
-    """Opens, and later closes, a channel of its own on a connection of the application's."""
+    """Opens, and later closes, its own channel on a connection that belongs to the application."""
 
     def __init__(self, connection: AbstractConnection) -> None:
         self._connection = connection
@@ -234,7 +238,7 @@ class GivenConnection:
             raise unavailable(None, "the connection that was given")
         try:
             session = await opened(self._connection, None)
-        except Exception as error:  # whatever the client raises, there is no working connection
+        except Exception as error:  # any error of the client: there is no working connection
             raise unavailable(error, "the connection that was given") from None
         session.channel.close_callbacks.add(
             lambda _, error: (
@@ -251,26 +255,26 @@ class GivenConnection:
             await client.channel.close()
 
     def abort(self, client: Session, /) -> None:
-        """The socket is the application's."""
+        """Do nothing: the socket belongs to the application."""
 
 
-async def opened(connection: AbstractConnection, wires: Wires | None) -> Session:
+async def opened(connection: AbstractConnection, sockets: SocketFactory | None) -> Session:
     channel = connection.channel(publisher_confirms=True, on_return_raises=True)
     await channel.initialize()
-    return Session(connection, channel, await channel.get_underlay_channel(), wires)
+    return Session(connection, channel, await channel.get_underlay_channel(), sockets)
 
 
 async def ping(session: Session) -> None:
-    """A round trip: a channel is opened and closed."""
+    """Make a round trip: open and close a channel."""
     channel = session.connection.channel(publisher_confirms=False)
     await channel.initialize()
     await channel.close()
 
 
-async def look_for(session: Session, exchange: str, queue: str) -> None:
-    """Raise when there is no such exchange, or no such queue where the exchange is the default one.
+async def check_exists(session: Session, exchange: str, queue: str) -> None:
+    """Raise when there is no such exchange or, on the default exchange, no such queue.
 
-    On a channel of its own: the broker closes it when it says no.
+    It needs its own channel: the broker closes the channel when the answer is no.
     """
     channel = session.connection.channel(publisher_confirms=False)
     await channel.initialize()
@@ -283,20 +287,19 @@ async def look_for(session: Session, exchange: str, queue: str) -> None:
         await channel.close()
 
 
-async def _clean_up(connection: Connection, wires: Wires) -> None:
-    """End what a failed start has left: its socket, then the client's own tasks."""
-    wires.cut()
-    # Its socket is gone, so closing fails in whichever way the half-made client was in; the error that matters is the
-    # one of the start, which the caller raises.
+async def _clean_up(connection: Connection, sockets: SocketFactory) -> None:
+    """Close what a failed start left open: its socket, then the client's own tasks."""
+    sockets.abort()
+    # Without its socket, closing a half-made client fails in some way; the caller raises the error that matters.
     with contextlib.suppress(Exception):
         async with asyncio.timeout(1):
             await connection.close()
 
 
 def _resolved(value: Any) -> Any:
-    """A login or a password, asked for anew when it is given as a function."""
+    """A login or a password; a function is called for a new one at every connection."""
     return value() if callable(value) else value
 
 
 _build_url: Final[Any] = make_url
-"""Options besides its own go into the URL's query, which its annotations do not say."""
+"""`make_url`, which puts further options into the URL's query; its annotations do not say so."""

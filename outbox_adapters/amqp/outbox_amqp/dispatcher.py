@@ -1,4 +1,4 @@
-"""Messages to an AMQP 0-9-1 broker, each routed to a queue and confirmed."""
+"""The dispatcher to an AMQP 0-9-1 broker: every message is routed to a queue and confirmed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from outbox_amqp.client import (
     AmqpConnector,
     GivenConnection,
     Session,
-    look_for,
+    check_exists,
     ping,
 )
-from outbox_amqp.placement import AmqpDestination, check_destination, name_problem, place
+from outbox_amqp.rendering import AmqpDestination, check_destination, name_problem, render
 from outbox_core.adapter.arguments import instance, optional_text, shown_name
 from outbox_core.adapter.broker import CLOSE_TIMEOUT, CONNECT_TIMEOUT, TIMEOUT, BrokerDispatcher
 from outbox_core.adapter.client_logs import cap_at_info
@@ -44,12 +44,12 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
     """Publishes to exchanges; a message counts as delivered once a queue has it and the broker has confirmed that.
 
     Give either ``url``, such as ``amqp://guest:guest@localhost/sales?exchange=events``, or ``client``, an aio-pika
-    connection of the application's own, on which a channel is opened and which is never closed. ``client_options`` go
-    to aio-pika as they are: an SSL context, a heartbeat, client properties. ``login`` and ``password`` may be
-    functions: they are asked at every new connection.
+    connection of your application; a channel is opened on it, and it is never closed. ``client_options`` are passed to
+    aio-pika unchanged: an SSL context, a heartbeat, client properties. ``login`` and ``password`` may be functions,
+    which are called for every new connection.
 
-    The routing key is the message's topic, on ``exchange`` (or the URL's option; the broker's default one otherwise).
-    ``destinations`` says otherwise: a mapping of topic patterns, with ``default_destination`` for the others, or a
+    The routing key is the message's topic, on ``exchange`` (or the URL's option; otherwise the broker's default one).
+    Change this with ``destinations``: a mapping of topic patterns, with ``default_destination`` for the others, or a
     function; each destination is a routing key or a pair of exchange and routing key. ``cloud_events`` writes
     CloudEvents 1.0 instead of the plain headers.
 
@@ -74,16 +74,16 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
         exactly_one(url=url, client=client, options=client_options)
         options = checked_options(client_options, known=KNOWN_OPTIONS, owned=OWNED_OPTIONS)
         events = CloudEvents.of(cloud_events)
-        usual = optional_text("exchange", exchange, may_be_empty=True)
+        default_exchange = optional_text("exchange", exchange, may_be_empty=True)
         connector: Connector[Session]
         if client is not None:
             connector, default_name = GivenConnection(instance("client", client, Connection)), "amqp"
         else:
             address = url if isinstance(url, AmqpAddress) else AmqpAddress.parse(url or "")
-            usual = address.exchange if usual is None else usual
+            default_exchange = address.exchange if default_exchange is None else default_exchange
             events = events or address.cloud_events
             connector, default_name = AmqpConnector(address, options), address.name
-        if usual and (problem := name_problem(usual)) is not None:
+        if default_exchange and (problem := name_problem(default_exchange)) is not None:
             raise ConfigError(f"exchange {problem}")
         super().__init__(
             shown_name(name) or default_name,
@@ -98,12 +98,12 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
             destinations,
             default=default_destination,
             of_topic=str,
-            check=lambda value: check_destination(value, usual or ""),
+            check=lambda value: check_destination(value, default_exchange or ""),
         )
 
     @classmethod
     def from_url(cls, url: str | DispatcherUrl) -> AmqpDispatcher:
-        """A dispatcher with everything but what the URL says at its default."""
+        """Make a dispatcher from its URL, with every other argument at its default."""
         return cls(url=url)
 
     async def publish_window(
@@ -113,28 +113,28 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
 
     async def _publish(self, client: Session, message: DispatchedMessage) -> None:
         destination = self._destinations.of(message.meta.topic)
-        placed = place(message, self._cloud_events)
+        rendered = render(message, self._cloud_events)
         _check_blocked(client)
         try:
-            confirmation = await client.publish(destination, placed)
+            confirmation = await client.publish(destination, rendered)
         except asyncio.CancelledError:
             _check_blocked(client)
             raise
-        except Exception as error:  # whatever the client raises is an outcome
+        except Exception as error:  # any error of the client is an outcome
             # Not chained: aiormq's errors hold the returned message, with its body.
             raise classify(error, destination, connected=client.is_connected) from None
         if not isinstance(confirmation, spec.Basic.Ack):
             raise ProviderError(f"the broker did not confirm the message: {destination}")
 
     async def look_for(self, topic: str, client: Session, /) -> None:
-        """Whether there is the exchange, or, on the default one, the queue. Bindings cannot be asked for."""
+        """Raise when there is no such exchange or, on the default one, queue. Bindings cannot be queried."""
         destination = self._destinations.of(topic)
         try:
-            await look_for(client, destination.exchange, destination.routing_key)
+            await check_exists(client, destination.exchange, destination.routing_key)
         except ChannelNotFoundEntity:
             what = "exchange" if destination.exchange else "queue"
             raise ProviderError(f"there is no such {what}: {destination}") from None
-        except Exception as error:  # whatever the client raises, it did not answer
+        except Exception as error:  # any error of the client: there was no answer
             raise unavailable(error) from None
 
     async def ping(self, client: Session, /) -> None:
@@ -143,7 +143,7 @@ class AmqpDispatcher(BrokerDispatcher[Session]):
             await ping(client)
         except OutboxError:
             raise
-        except Exception as error:  # whatever the client raises, it did not answer
+        except Exception as error:  # any error of the client: there was no answer
             raise unavailable(error) from None
 
 

@@ -2,6 +2,6 @@
 
 from outbox_kafka.address import KafkaAddress
 from outbox_kafka.dispatcher import KafkaDispatcher
-from outbox_kafka.placement import from_record
+from outbox_kafka.rendering import from_record
 
 __all__ = ["KafkaAddress", "KafkaDispatcher", "from_record"]

@@ -1,4 +1,4 @@
-"""Where a Kafka cluster is and how to log in, read from a dispatcher URL."""
+"""The address of a Kafka cluster and the login, read from a dispatcher URL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 class KafkaAddress:
     """``kafka://[user:password@]host[:port],…[?client_id=…&sasl_mechanism=…]``; ``kafka+ssl`` speaks TLS.
 
-    Ports default to 9092. With a user the client logs in by SASL, with ``PLAIN`` unless ``sasl_mechanism`` says
+    Ports default to 9092. With a user the client logs in by SASL, with ``PLAIN`` unless ``sasl_mechanism`` is
     ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``. Over ``kafka://``, ``PLAIN`` sends the password unencrypted. The option
     ``cloud_events`` is ``binary`` or ``structured``.
     """
@@ -34,7 +34,7 @@ class KafkaAddress:
 
     @classmethod
     def parse(cls, value: str | DispatcherUrl) -> KafkaAddress:
-        """Read a URL; `outbox_core.errors.InvalidUrl` says what is wrong with it, never showing the password."""
+        """Read a URL. Raises `outbox_core.errors.InvalidUrl` with the broken rule, and never with the password."""
         url = DispatcherUrl.parse(value, schemes=SCHEMES, bare=SCHEMES[0], port=DEFAULT_PORT)
         options = url.take("client_id", "sasl_mechanism", "cloud_events")
         if url.path:
@@ -53,12 +53,12 @@ class KafkaAddress:
 
     @property
     def name(self) -> str:
-        """The servers, without credentials: what metrics and logs call a dispatcher to them."""
+        """The servers, without credentials: the dispatcher's name in metrics and logs."""
         return f"{'kafka+ssl' if self.tls else 'kafka'}://{self.bootstrap_servers}"
 
     @property
     def security_protocol(self) -> str:
-        """Kafka's own name for the combination of TLS and SASL."""
+        """Kafka's name for the combination of TLS and SASL."""
         transport = "SSL" if self.tls else "PLAINTEXT"
         return transport if self.username is None else f"SASL_{transport}"
 

@@ -1,4 +1,4 @@
-"""What an error of aiokafka means for a message: whose fault it is, and whether trying again can help."""
+"""Classify errors of aiokafka: who is at fault, and whether a retry can help."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ _ELECTION: Final = (
 
 
 class NotKafka(Exception):
-    """Raised when a server takes the connection and hangs up instead of answering as a Kafka broker does."""
+    """Raised when a server accepts the connection and closes it without an answer of a Kafka broker."""
 
 
 def classify_sending(error: Exception, topic: str) -> OutboxError:
-    """The outcome of a message that the client did not take: nothing was sent."""
+    """The outcome of a message that the client refused: nothing was sent."""
     if isinstance(error, _TOO_LARGE):
         return PermanentError(f"the message to the topic {topic!r} is larger than max_request_size")
     return _common(error, topic)
 
 
 def delivery(future: asyncio.Future[object], topic: str) -> OutboxError | Undecided | None:
-    """The outcome of a message that the client took, from what it said in the end."""
+    """The outcome of a message that the client accepted, from its finished future."""
     error = future.exception()
     if error is not None:
         outcome = _undelivered(error, topic)
@@ -74,7 +74,7 @@ def delivery(future: asyncio.Future[object], topic: str) -> OutboxError | Undeci
 
 
 def _undelivered(error: BaseException, topic: str) -> OutboxError | Undecided:
-    """The outcome of a message that the broker did not take. What it says holds for a whole batch of messages."""
+    """The outcome of a message that the broker refused. Its error is about a whole batch of messages."""
     if isinstance(error, _TOO_LARGE):
         return Undecided(
             PermanentError(f"the message is larger than the topic {topic!r} takes (max.message.bytes)")
@@ -92,14 +92,14 @@ def unknown_topic(topic: str) -> ProviderError:
 
 
 def unavailable(error: BaseException | None, where: str = "the Kafka cluster") -> BrokerUnavailable:
-    """Why there is no working connection; `BrokerRefused` when waiting will not help."""
+    """The error for a connection that failed; `BrokerRefused` when waiting will not help."""
     if isinstance(error, _REFUSED):
         return BrokerRefused(f"{where} refused the login: {_text(error)}")
     if isinstance(error, ssl.SSLCertVerificationError):
         return BrokerRefused(f"the certificate of {where} is not trusted: {_text(error)}")
     if isinstance(error, NotKafka):
         return BrokerUnavailable(
-            f"{where} cannot be used: whoever answers there hangs up; it wants TLS or a login,"
+            f"{where} cannot be used: the server there closes the connection; it wants TLS or a login,"
             " or it is something other than a Kafka broker"
         )
     return BrokerUnavailable(f"{where} cannot be reached: {_text(error)}")

@@ -1,4 +1,4 @@
-"""Making and ending a Kafka producer."""
+"""Start and stop a Kafka producer."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ OWNED_OPTIONS: Final[Mapping[str, str]] = {
     "api_version": "aiokafka does not use it any more",
     "bootstrap_servers": "the servers are in the url",
     "enable_idempotence": "the producer is idempotent",
-    "key_serializer": "keys are sent as they are",
-    "loop": "the loop is the one that runs",
+    "key_serializer": "keys are sent unchanged",
+    "loop": "the running event loop is used",
     "transaction_timeout_ms": "transactions are not used",
     "transactional_id": "transactions are not used",
-    "value_serializer": "payloads are sent as they are",
+    "value_serializer": "payloads are sent unchanged",
 }
 REQUEST_TIMEOUT_MS: Final = 10_000
 MAX_BATCH_BYTES: Final = 256 * 1024
-"""aiokafka's own default of 16 KiB fits some 20 messages; the others of a window then wait in line for a place."""
+"""aiokafka's default of 16 KiB fits about 20 messages; the rest of a window would wait for the next batch."""
 METADATA_SECONDS: Final = 2.0
-"""How long a topic that the client has not heard of is looked for."""
+"""Seconds to wait for the metadata of a topic that the client does not know."""
 REMEMBERED_SECONDS: Final = 5.0
-"""For how long a topic that was not found is not looked for again."""
+"""Seconds for which a topic that was not found counts as missing, without another request."""
 
 _SEND: Final = "_send_produce_req"
-_LOOKS: Final = 3
-_LOOK_SECONDS: Final = 0.2
+_DIAGNOSTIC_TRIES: Final = 3
+_DIAGNOSTIC_PAUSE_SECONDS: Final = 0.2
 
 
 class Session:
-    """A started producer, and the topics it did not find."""
+    """A started producer, and the topics that it did not find."""
 
     def __init__(self, producer: AIOKafkaProducer) -> None:
         self.producer: Any = producer  # aiokafka's methods have no annotations
         self.requests: set[asyncio.Task[Any]] = set()
-        """The tasks that send batches, of a producer that is followed."""
+        """The tasks that send batches; empty for a producer of the application."""
         self._missing: dict[str, float] = {}
 
-    def follow(self) -> None:
-        """Keep hold of the tasks that send batches: the producer leaves them behind when it ends."""
+    def track_requests(self) -> None:
+        """Keep the tasks that send batches: the producer abandons them when it stops."""
         sender: Any = getattr(self.producer, "_sender", None)
         send: Any = getattr(sender, _SEND, None)
 
-        async def followed(*arguments: Any) -> None:
+        async def tracked(*arguments: Any) -> None:
             task = cast("asyncio.Task[Any]", asyncio.current_task())
             self.requests.add(task)
             try:
@@ -69,12 +69,12 @@ class Session:
                 self.requests.discard(task)
 
         if send is not None:
-            setattr(sender, _SEND, followed)
+            setattr(sender, _SEND, tracked)
 
     async def find(self, topic: str) -> None:
         """Return once the topic's partitions are known. Raises `ProviderError` when the cluster has no such topic.
 
-        A producer of aiokafka would look for ``request_timeout_ms``, and keep everybody else in the window waiting.
+        aiokafka's producer itself would wait for ``request_timeout_ms``, and hold up the rest of the window.
         """
         if self.producer.client.cluster.partitions_for_topic(topic) is not None:
             return
@@ -84,16 +84,16 @@ class Session:
             async with asyncio.timeout(METADATA_SECONDS):
                 await self.producer.partitions_for(topic)
         except TimeoutError:
-            await self._answer(topic)  # when nobody answers, it is not for want of the topic
+            await self._check_answering(topic)  # without any answer, the topic may well exist
             self._missing[topic] = time.monotonic() + REMEMBERED_SECONDS
             raise unknown_topic(topic) from None
-        except Exception as error:  # whatever the client raises is an outcome
+        except Exception as error:  # any error of the client is an outcome
             raise classify_sending(error, topic) from error
 
-    async def _answer(self, topic: str) -> None:
+    async def _check_answering(self, topic: str) -> None:
         try:
             await ping(self.producer)
-        except Exception as error:  # whatever the client raises is an outcome
+        except Exception as error:  # any error of the client is an outcome
             raise classify_sending(error, topic) from error
 
 
@@ -117,16 +117,16 @@ class KafkaConnector:
             if callable(arguments.get(name)):
                 arguments[name] = arguments[name]()
         session = Session(AIOKafkaProducer(**arguments))
-        session.follow()
+        session.track_requests()
         try:
             await session.producer.start()
         except KafkaConnectionError as error:
             await _clean_up(session)
             raise unavailable(await _reason(arguments, error), self._address.name) from None
-        except Exception as error:  # whatever the client raises, there is no working connection
+        except Exception as error:  # any error of the client: there is no working connection
             await _clean_up(session)
             raise unavailable(error, self._address.name) from None
-        except BaseException:  # a cancellation too must leave nothing behind
+        except BaseException:  # a cancellation, too, must leave nothing open
             await _clean_up(session)
             raise
         return session
@@ -142,14 +142,14 @@ class KafkaConnector:
 
 
 def is_usable(session: Session) -> bool:
-    """Whether the producer's own task, without which nothing is ever sent, is running."""
+    """True while the producer's sender task is running; without it nothing is ever sent."""
     sender: Any = getattr(session.producer, "_sender", None)
     task: Any = getattr(sender, "sender_task", None)
     return task is not None and not task.done() and not getattr(session.producer, "_closed", False)
 
 
 def check_given(producer: AIOKafkaProducer) -> Session:
-    """Refuse a producer of the application's own that gives fewer guarantees, or changes what is sent."""
+    """Refuse an application's producer that gives weaker guarantees or changes what is sent."""
     sender: Any = getattr(producer, "_sender", None)
     transactions: Any = getattr(producer, "_txn_manager", None)
     if getattr(sender, "_acks", -1) != -1:
@@ -171,7 +171,7 @@ def check_given(producer: AIOKafkaProducer) -> Session:
 
 
 async def ping(producer: Any) -> None:
-    """A round trip: metadata of no topic, from any broker."""
+    """Make a round trip: request the metadata of no topic, from any broker."""
     client = producer.client
     node = client.get_random_node()
     if node is None:
@@ -180,22 +180,22 @@ async def ping(producer: Any) -> None:
 
 
 async def _reason(arguments: Mapping[str, Any], error: Exception) -> Exception:
-    """Why a producer could not start: it tells its log, and raises the same error whatever the reason.
+    """Find out why a producer could not start: it logs the reason, and always raises the same error.
 
-    A broker that refuses a login may close the connection before it has said so, hence more than one try. Whoever
-    takes the connection each time and hangs up is no broker, or not one for this client.
+    A broker that refuses a login may close the connection before it answers, hence more than one try. A server that
+    closes the connection every time is not a Kafka broker, or expects another kind of client.
     """
     names = inspect.signature(AIOKafkaConnection).parameters
     options: dict[str, Any] = {"sasl_mechanism": "PLAIN"}
     options |= {name: value for name, value in arguments.items() if name in names}
     host, _, port = str(arguments["bootstrap_servers"]).split(",")[0].rpartition(":")
-    for _ in range(_LOOKS):
+    for _ in range(_DIAGNOSTIC_TRIES):
         connection: Any = AIOKafkaConnection(host.strip("[]"), int(port), **options)
         try:
             await connection.connect()
         except KafkaConnectionError:
-            await asyncio.sleep(_LOOK_SECONDS)
-        except Exception as reason:  # whatever it is, it is what there is to tell
+            await asyncio.sleep(_DIAGNOSTIC_PAUSE_SECONDS)
+        except Exception as reason:  # any other error is the reason
             return reason
         else:
             return error
@@ -212,7 +212,7 @@ async def _clean_up(session: Session) -> None:
 
 
 def _abort(session: Session) -> None:
-    """End everything a producer runs, whatever it waits for: its own `stop` waits for a broker that is not there."""
+    """End every task and connection of a producer at once: its own `stop` would wait for an unavailable broker."""
     producer = session.producer
     client = producer.client
     settled = asyncio.get_running_loop().create_future()

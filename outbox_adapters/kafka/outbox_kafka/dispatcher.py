@@ -1,4 +1,4 @@
-"""Messages to Apache Kafka, each stored by all in-sync replicas."""
+"""The dispatcher to Apache Kafka: every message is stored by all in-sync replicas."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from outbox_kafka.client import (
     is_usable,
     ping,
 )
-from outbox_kafka.placement import check_topic_name, place
+from outbox_kafka.rendering import check_topic_name, render
 
 if TYPE_CHECKING:
     from outbox_core.adapter.link import Connector
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
 class KafkaDispatcher(BrokerDispatcher[Session]):
     """Writes to Kafka topics; a message counts as delivered once all in-sync replicas have it (``acks=all``).
 
-    Give either ``url``, such as ``kafka://localhost:9092``, or ``client``, a started producer of the application's
-    own, with ``acks="all"`` and ``enable_idempotence=True``, which is used and never closed. ``client_options`` go to
-    `AIOKafkaProducer` as they are: an SSL context, SASL, compression, batching. ``sasl_plain_username`` and
-    ``sasl_plain_password`` may be functions: they are asked at every new connection.
+    Give either ``url``, such as ``kafka://localhost:9092``, or ``client``, a started producer of your application with
+    ``acks="all"`` and ``enable_idempotence=True``, which is used and never closed. ``client_options`` are passed to
+    `AIOKafkaProducer` unchanged: an SSL context, SASL, compression, batching. ``sasl_plain_username`` and
+    ``sasl_plain_password`` may be functions, which are called for every new connection.
 
-    The Kafka topic is the message's topic, or what ``destinations`` says: a mapping of topic patterns, with
-    ``default_destination`` for the others, or a function. The record's key is the message's ``key``, or its
-    ``event_id`` when it has none, or always with ``key_by_event_id``. ``cloud_events`` writes CloudEvents 1.0 instead
-    of the plain headers.
+    The Kafka topic is the message's topic. Change this with ``destinations``: a mapping of topic patterns, with
+    ``default_destination`` for the others, or a function. The record's key is the message's ``key``; it is the
+    ``event_id`` for a message without a key, and for every message with ``key_by_event_id``. ``cloud_events`` writes
+    CloudEvents 1.0 instead of the plain headers.
     """
 
     def __init__(
@@ -96,63 +96,63 @@ class KafkaDispatcher(BrokerDispatcher[Session]):
 
     @classmethod
     def from_url(cls, url: str | DispatcherUrl) -> KafkaDispatcher:
-        """A dispatcher with everything but what the URL says at its default."""
+        """Make a dispatcher from its URL, with every other argument at its default."""
         return cls(url=url)
 
     async def publish_window(
         self, client: Session, messages: Sequence[DispatchedMessage], outcomes: list[Outcome], /
     ) -> None:
         by_topic: dict[str, list[int]] = {}
-        for at, message in enumerate(messages):
+        for index, message in enumerate(messages):
             try:
-                by_topic.setdefault(self._destinations.of(message.meta.topic), []).append(at)
+                by_topic.setdefault(self._destinations.of(message.meta.topic), []).append(index)
             except OutboxError as error:
-                outcomes[at] = error
-        # A topic that is looked for, or whose leader is away, holds up its own messages alone.
+                outcomes[index] = error
+        # A topic whose metadata is requested, or whose leader is unavailable, holds up only its own messages.
         async with anyio.create_task_group() as topics:
-            for topic, places in by_topic.items():
-                window = {place: messages[place] for place in places}
+            for topic, indexes in by_topic.items():
+                window = {index: messages[index] for index in indexes}
                 topics.start_soon(self._publish_to, client, topic, window, outcomes)
 
     async def _publish_to(
         self, client: Session, topic: str, window: Mapping[int, DispatchedMessage], outcomes: list[Outcome]
     ) -> None:
-        """One after another: of many that ask at once for room in a batch, aiokafka lets each wait by a timer."""
+        """Publish one after another: aiokafka lets each of many concurrent sends wait on a timer for a batch."""
         waiting = iter(window.items())
         with Confirmations[object](outcomes, lambda _, future: delivery(future, topic)) as sent:
             try:
                 await client.find(topic)
-                for place, message in waiting:
+                for index, message in waiting:
                     try:
-                        sent[place] = await self._send(client, topic, message)
+                        sent[index] = await self._send(client, topic, message)
                     except PermanentError as error:
-                        outcomes[place] = error
+                        outcomes[index] = error
                     except OutboxError as error:
-                        outcomes[place] = error
+                        outcomes[index] = error
                         raise
-            except OutboxError as error:  # the topic's or the broker's: those behind it would fare no better
-                for place, _ in waiting:
-                    outcomes[place] = error
+            except OutboxError as error:  # of the topic or the broker: the messages after it would fail, too
+                for index, _ in waiting:
+                    outcomes[index] = error
             await sent.wait()
 
     async def _send(self, client: Session, topic: str, message: DispatchedMessage) -> asyncio.Future[object]:
-        placed = place(message, self._cloud_events, key_by_event_id=self._key_by_event_id)
+        rendered = render(message, self._cloud_events, key_by_event_id=self._key_by_event_id)
         try:
             future: asyncio.Future[object] = await client.producer.send(
-                topic, value=placed.value, key=placed.key, headers=placed.headers
+                topic, value=rendered.value, key=rendered.key, headers=rendered.headers
             )
-        except Exception as error:  # whatever the client raises is an outcome
+        except Exception as error:  # any error of the client is an outcome
             raise classify_sending(error, topic) from error
         return future
 
     async def look_for(self, topic: str, client: Session, /) -> None:
-        """Whether the cluster has the Kafka topic. A cluster that creates topics on demand may do so on being asked."""
+        """Raise when the cluster has no such Kafka topic. A cluster that creates topics on demand may create it now."""
         name = self._destinations.of(topic)
         try:
             await client.find(name)
         except OutboxError:
             raise
-        except Exception as error:  # whatever the client raises, it did not answer
+        except Exception as error:  # any error of the client: there was no answer
             raise classify_sending(error, name) from error
 
     async def ping(self, client: Session, /) -> None:
@@ -160,5 +160,5 @@ class KafkaDispatcher(BrokerDispatcher[Session]):
             await ping(client.producer)
         except OutboxError:
             raise
-        except Exception as error:  # whatever the client raises, it did not answer
+        except Exception as error:  # any error of the client: there was no answer
             raise unavailable(error) from error

@@ -2,6 +2,6 @@
 
 from outbox_nats.address import NatsAddress
 from outbox_nats.dispatcher import NatsDispatcher
-from outbox_nats.placement import from_msg
+from outbox_nats.rendering import from_msg
 
 __all__ = ["NatsAddress", "NatsDispatcher", "from_msg"]

@@ -1,4 +1,4 @@
-"""Where a NATS cluster is and how to log in, read from a dispatcher URL."""
+"""The address of a NATS cluster and the login, read from a dispatcher URL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from outbox_core.adapter.cloud_events import CloudEvents
 from outbox_core.errors import InvalidUrl
 from outbox_core.url import DispatcherUrl
-from outbox_nats.placement import stream_problem
+from outbox_nats.rendering import stream_problem
 
 SCHEMES: Final = ("nats", "nats+tls")
 DEFAULT_PORT: Final = 4222
@@ -34,7 +34,7 @@ class NatsAddress:
 
     @classmethod
     def parse(cls, value: str | DispatcherUrl) -> NatsAddress:
-        """Read a URL; `outbox_core.errors.InvalidUrl` says what is wrong with it, never showing the password."""
+        """Read a URL. Raises `outbox_core.errors.InvalidUrl` with the broken rule, and never with the password."""
         url = DispatcherUrl.parse(value, schemes=SCHEMES, bare=SCHEMES[0], port=DEFAULT_PORT)
         options = url.take("stream", "cloud_events")
         if url.path:
@@ -63,7 +63,7 @@ class NatsAddress:
 
     @property
     def name(self) -> str:
-        """The servers, without credentials: what metrics and logs call a dispatcher to them."""
+        """The servers, without credentials: the dispatcher's name in metrics and logs."""
         return ",".join(self.servers)
 
     def client_arguments(self) -> dict[str, object]:

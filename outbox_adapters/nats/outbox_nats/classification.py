@@ -1,4 +1,4 @@
-"""What an error of nats-py means for a message: whose fault it is, and whether trying again can help."""
+"""Classify errors of nats-py and answers of JetStream: who is at fault, and whether a retry can help."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _SERVER_AT_FAULT: Final = frozenset((10008, 10023, 10028, 10047))
 
 
 class Acknowledged(NamedTuple):
-    """A stream has the message; with ``duplicate`` it had it before."""
+    """A stream has stored the message; with ``duplicate`` it had stored it before."""
 
     duplicate: bool
 
 
 def classify(error: Exception, subject: str) -> OutboxError:
-    """The outcome of a message that the client did not take."""
+    """The outcome of a message that the client refused."""
     if isinstance(error, errors.MaxPayloadError):
         return PermanentError(f"the message to {subject!r} is larger than the server's max_payload")
     if isinstance(error, errors.BadSubjectError | errors.BadHeaderError):
@@ -56,7 +56,7 @@ def classify(error: Exception, subject: str) -> OutboxError:
 
 
 def read_answer(answer: asyncio.Future[Msg], subject: str, stream: str | None) -> OutboxError | Acknowledged:
-    """The outcome of a message that the client took, from the answer to it."""
+    """The outcome of a message that the client accepted, from the answer to it."""
     error = answer.exception()
     if error is not None:
         return error if isinstance(error, OutboxError) else unavailable(error)
@@ -71,13 +71,13 @@ def read_answer(answer: asyncio.Future[Msg], subject: str, stream: str | None) -
             details = content["error"]
             return _refusal(details["err_code"], details["code"], details["description"], subject, stream)
         stored = bool(content["stream"] and content["seq"])
-    except (ValueError, TypeError, KeyError):  # it is not JSON, or has not the members of an answer
+    except (ValueError, TypeError, KeyError):  # not JSON, or without the members of an answer
         return not_an_ack(subject)
     return Acknowledged(content.get("duplicate") is True) if stored else not_an_ack(subject)
 
 
 def unavailable(error: BaseException | None, where: str = "the NATS server") -> BrokerUnavailable:
-    """Why there is no working connection; `BrokerRefused` when waiting will not help."""
+    """The error for a connection that failed; `BrokerRefused` when waiting will not help."""
     text = "the connection was closed" if error is None else _text(error)
     if isinstance(error, errors.AuthorizationError) or any(word in text.lower() for word in _REFUSALS):
         return BrokerRefused(f"{where} refused the login: {text}")
@@ -87,7 +87,7 @@ def unavailable(error: BaseException | None, where: str = "the NATS server") -> 
 
 
 def not_an_ack(subject: str) -> ProviderError:
-    """Somebody answered, and it was not a stream: nothing says that the message is stored."""
+    """The outcome of a message that something other than a stream answered: it may not be stored."""
     return ProviderError(
         f"the answer to a publish to {subject!r} is not a stream's acknowledgement;"
         " does a service answer requests on this subject?"
@@ -108,7 +108,7 @@ def _refusal(code: int, status: int, text: str, subject: str, stream: str | None
 
 
 def _text(error: BaseException) -> str:
-    # An operating system's error says more by its own text than by the words of whoever wraps it.
+    # The text of an operating system's error says more than nats-py's text around it.
     if isinstance(error, TimeoutError):
         return "it did not answer in time"
     return str(error).removeprefix("nats: ").strip("'\" ") or type(error).__name__

@@ -1,4 +1,4 @@
-"""Making and ending a client of NATS."""
+"""Connect and close a NATS client."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ OWNED_OPTIONS: Final[Mapping[str, str]] = {
     "max_reconnect_attempts": "a connection that was lost is replaced by a new client, for as long as it takes",
     "reconnect_time_wait": "a connection that was lost is replaced by a new client",
     "reconnect_to_server_handler": "a connection that was lost is replaced by a new client",
-    "pending_size": "messages must not be kept back and sent after their outcome was given",
+    "pending_size": "messages must not be buffered and sent after their outcome was reported",
     "verbose": "the client does not read the answers it asks for",
 }
 SIGNING_OPTIONS: Final = ("nkeys_seed", "nkeys_seed_str", "user_credentials")
 PING_SECONDS: Final = 15
-"""A dead peer is noticed after two of these; nats-py's own default is 120."""
+"""A dead peer is noticed after two of these; nats-py's default is 120."""
 
 _DENIED: Final = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 _TASKS: Final = ("_reading_task", "_flusher_task", "_ping_interval_task", "_reconnection_task")
@@ -46,8 +46,8 @@ _TASKS: Final = ("_reading_task", "_flusher_task", "_ping_interval_task", "_reco
 class Session:
     """A connected client, and the messages on it that no stream has acknowledged yet.
 
-    A publish to JetStream is a request, and the acknowledgement its answer. nats-py's own requests cost a task, a timer
-    and a random name each; here one inbox takes all answers, and whoever waits for them sees to the time.
+    A publish to JetStream is a request, and the acknowledgement is its answer. nats-py's own requests cost a task, a
+    timer and a random name each; a session has one inbox for all answers, and the caller bounds the wait for them.
     """
 
     def __init__(self, client: Client) -> None:
@@ -58,29 +58,29 @@ class Session:
         self._waiting: dict[str, tuple[str, asyncio.Future[Msg]]] = {}
 
     async def open(self) -> Session:
-        """Ask for the answers. The server has taken that in before the first publish: it reads in order."""
+        """Subscribe to the inbox. The server reads in order, so the subscription is active before the first publish."""
         self._inbox = f"{self.client.new_inbox()}."
         client: Any = self.client  # the annotations of `subscribe` are not complete
         self._subscription = await client.subscribe(f"{self._inbox}*", cb=self._answered)
         return self
 
     async def close(self) -> None:
-        """Ask for no more answers, on a client that is not ours to close."""
+        """Unsubscribe from the inbox, on a client that belongs to the application."""
         if self._subscription is not None and not self.client.is_closed:
             await self._subscription.unsubscribe()
 
     async def send(self, subject: str, payload: bytes, headers: dict[str, str]) -> asyncio.Future[Msg]:
-        """Hand a message to the client; the future gets the answer, whatever it is.
+        """Publish a message through the client; the future gets the answer, of any kind.
 
-        It raises `ProviderError` when the server says that publishing is not allowed, which it does beside the
-        request, without an answer.
+        The future raises `ProviderError` when the server denies the publish, which it reports without an answer to the
+        request.
         """
         token = str(next(self._numbers))
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
         self._waiting[token] = (subject, answer)
         try:
             await self.client.publish(subject, payload, reply=self._inbox + token, headers=headers)
-        except BaseException:  # a cancellation too must leave nothing behind
+        except BaseException:  # a cancellation, too, must leave nothing open
             del self._waiting[token]
             raise
         return answer
@@ -91,7 +91,7 @@ class Session:
             answer.set_result(msg)
 
     def deny(self, error: Exception) -> None:
-        """Take in what the server said beside the answers."""
+        """Fail the messages that the server denied; it reports that as an error, not as an answer."""
         match = _DENIED.search(str(error))
         if match is None:
             return
@@ -104,7 +104,7 @@ class Session:
 
 
 class NatsConnector:
-    """Connects to one of the servers of an address. nats-py's own reconnecting is off: a lost client is replaced."""
+    """Connects to one of the servers of an address. nats-py does not reconnect: the link replaces a lost client."""
 
     def __init__(self, address: NatsAddress, options: Mapping[str, Any], *, connect_timeout: float) -> None:
         self._address = address
@@ -154,12 +154,12 @@ class NatsConnector:
             await client.connect(**options)
             if "tls" in options and not _is_encrypted(client):
                 raise SecureConnWantedError
-        except Exception as error:  # whatever the client raises, there is no working connection
-            # "No servers" is all the client says when it could not even open a socket; it told why before.
+        except Exception as error:  # any error of the client: there is no working connection
+            # When it cannot open a socket the client raises "no servers"; it reported the reason before.
             cause = errors[-1] if errors and isinstance(error, NoServersError) else error
             await self._clean_up(client)
             raise unavailable(cause, server) from None
-        except BaseException:  # a cancellation too must leave nothing behind
+        except BaseException:  # a cancellation, too, must leave nothing open
             await self._clean_up(client)
             raise
         session = Session(client)
@@ -175,7 +175,7 @@ class NatsConnector:
         _abort(client.client)
 
     async def _clean_up(self, client: Client) -> None:
-        """What a client leaves behind when it could not connect: an open socket, and tasks if it got so far."""
+        """Close what a client left open when it could not connect: its socket, and the tasks it had started."""
         _abort(client)
         with contextlib.suppress(Exception):
             async with asyncio.timeout(1):
@@ -183,7 +183,7 @@ class NatsConnector:
 
 
 class GivenClient:
-    """Uses a client of the application's own, which is not closed here; only the inbox on it is ours."""
+    """Uses a client that belongs to the application; only the inbox on it is closed."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -193,7 +193,7 @@ class GivenClient:
             raise BrokerUnavailable("the NATS client that was given is not connected")
         try:
             return await Session(self._client).open()
-        except Exception as error:  # whatever the client raises, there is no working connection
+        except Exception as error:  # any error of the client: there is no working connection
             raise unavailable(error, "the server of the NATS client that was given") from None
 
     def usable(self, client: Session, /) -> bool:
@@ -203,11 +203,11 @@ class GivenClient:
         await client.close()
 
     def abort(self, client: Session, /) -> None:
-        """The socket is the application's."""
+        """Do nothing: the socket belongs to the application."""
 
 
 def check_installed(options: Mapping[str, Any]) -> None:
-    """Refuse options for which nats-py needs a package that is not there: it would say so at each connection."""
+    """Refuse options for which nats-py needs a package that is not installed: every connection would fail."""
     for name in SIGNING_OPTIONS:
         if options.get(name) is not None and importlib.util.find_spec("nkeys") is None:
             raise ConfigError(
@@ -220,10 +220,10 @@ def is_usable(session: Session) -> bool:
 
 
 async def ping(client: Client) -> None:
-    """A round trip: PING and PONG.
+    """Make a round trip: PING and PONG.
 
-    nats-py's own `rtt` and `flush` cancel the future they leave behind for the answer, and one that comes late then
-    ends the client's reading for good. This one is never cancelled.
+    nats-py's own `rtt` and `flush` cancel the future that waits for the answer, and a late answer then ends the
+    client's reading for good. This future is never cancelled.
     """
     pong: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     send: Callable[[asyncio.Future[Any]], Awaitable[None]] | None = getattr(client, "_send_ping", None)
@@ -235,9 +235,9 @@ async def ping(client: Client) -> None:
 
 
 def _secured(arguments: dict[str, Any], client: Client) -> dict[str, Any]:
-    """With TLS asked for, let no password out before the connection is encrypted.
+    """The arguments, with passwords guarded until the connection is encrypted, where TLS is required.
 
-    nats-py encrypts when the server, or whoever stands before it, asks for that, whatever its user asked for.
+    nats-py encrypts only when the server, or a proxy in front of it, asks for TLS, even if its user requires it.
     """
     if "tls" not in arguments:
         return arguments
@@ -263,7 +263,7 @@ def _is_encrypted(client: Client) -> bool:
 
 
 def _abort(client: Client) -> None:
-    """Close the socket and end the tasks, whatever state the client is in: its own `close` may raise half-way."""
+    """Close the socket and end the tasks, in any state of the client: its own `close` may raise half-way."""
     writer: Any = getattr(getattr(client, "_transport", None), "_io_writer", None)
     if writer is not None:
         writer.transport.abort()

@@ -1,4 +1,4 @@
-"""Messages to NATS JetStream, each acknowledged by a stream."""
+"""The dispatcher to NATS JetStream: every message is acknowledged by a stream."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from outbox_nats.client import (
     check_installed,
     ping,
 )
-from outbox_nats.placement import check_subject, place, stream_problem
+from outbox_nats.rendering import check_subject, render, stream_problem
 
 if TYPE_CHECKING:
     import asyncio
@@ -42,15 +42,17 @@ if TYPE_CHECKING:
 
 
 class NatsDispatcher(BrokerDispatcher[Session]):
-    """Publishes to JetStream subjects; a message counts as delivered once a stream's acknowledgement is here.
+    """Publishes to JetStream subjects; a message counts as delivered once a stream has acknowledged it.
 
-    Give either ``url``, such as ``nats://localhost:4222?stream=ORDERS``, or ``client``, a connected client of the
-    application's own, which is used and never closed. ``client_options`` go to `nats.connect` as they are: TLS
-    contexts, credentials files, names. Callables for user, password and token are asked at every new connection.
+    Give either ``url``, such as ``nats://localhost:4222?stream=ORDERS``, or ``client``, a connected client of your
+    application, which is used and never closed. ``client_options`` are passed to `nats.connect` unchanged: TLS
+    contexts, credentials files, names. User, password and token may be functions, which are called for every new
+    connection.
 
-    The subject is the message's topic, or what ``destinations`` says: a mapping of topic patterns, with
-    ``default_destination`` for the others, or a function. With ``stream`` (or the URL's option) that stream, and no
-    other, must store it. ``cloud_events`` writes CloudEvents 1.0 instead of the plain headers.
+    The subject is the message's topic. Change this with ``destinations``: a mapping of topic patterns, with
+    ``default_destination`` for the others, or a function. With ``stream`` (or the URL's option), only that stream may
+    store it. ``cloud_events`` writes CloudEvents 1.0 instead of the plain headers.
+
 
     A message repeated within the stream's ``duplicate_window`` is stored once, and counted in ``duplicates``.
     """
@@ -99,11 +101,11 @@ class NatsDispatcher(BrokerDispatcher[Session]):
             destinations, default=default_destination, of_topic=str, check=check_subject
         )
         self.duplicates = 0
-        """Messages that the stream had already and acknowledged without storing them again."""
+        """Messages that the stream had stored before, and acknowledged without storing them again."""
 
     @classmethod
     def from_url(cls, url: str | DispatcherUrl) -> NatsDispatcher:
-        """A dispatcher with everything but what the URL says at its default."""
+        """Make a dispatcher from its URL, with every other argument at its default."""
         return cls(url=url)
 
     async def publish_window(
@@ -111,45 +113,45 @@ class NatsDispatcher(BrokerDispatcher[Session]):
     ) -> None:
         subjects: dict[int, str] = {}
 
-        def outcome(place: int, answer: asyncio.Future[Msg]) -> Outcome:
-            read = read_answer(answer, subjects[place], self._stream)
+        def outcome(index: int, answer: asyncio.Future[Msg]) -> Outcome:
+            read = read_answer(answer, subjects[index], self._stream)
             if isinstance(read, Acknowledged):
                 self.duplicates += read.duplicate
                 return None
             return read
 
         with Confirmations[Any](outcomes, outcome) as sent:
-            for place, message in enumerate(messages):
+            for index, message in enumerate(messages):
                 try:
-                    subjects[place] = subject = self._destinations.of(message.meta.topic)
-                    sent[place] = await self._send(client, subject, message)
+                    subjects[index] = subject = self._destinations.of(message.meta.topic)
+                    sent[index] = await self._send(client, subject, message)
                 except OutboxError as error:
-                    outcomes[place] = error
+                    outcomes[index] = error
             await sent.wait()
 
     async def _send(self, client: Session, subject: str, message: DispatchedMessage) -> asyncio.Future[Msg]:
-        placed = place(message, self._cloud_events)
+        rendered = render(message, self._cloud_events)
         limit = client.client.max_payload
-        if not placed.fits(limit):
-            # The server would not answer, but close the connection on everybody.
+        if not rendered.fits(limit):
+            # The server would not answer, but close the connection for every message on it.
             raise PermanentError(
-                f"the message to {subject!r} has {placed.size} bytes with its headers and the server takes {limit}"
+                f"the message to {subject!r} has {rendered.size} bytes with its headers and the server takes {limit}"
             )
         if self._stream is not None:
-            placed.headers[Header.EXPECTED_STREAM] = self._stream
+            rendered.headers[Header.EXPECTED_STREAM] = self._stream
         try:
-            return await client.send(subject, placed.payload, placed.headers)
-        except Exception as error:  # whatever the client raises is an outcome
+            return await client.send(subject, rendered.payload, rendered.headers)
+        except Exception as error:  # any error of the client is an outcome
             raise classify(error, subject) from error
 
     async def look_for(self, topic: str, client: Session, /) -> None:
-        """Whether a stream, and the one that is asked for, takes the subject."""
+        """Raise when no stream takes the subject, or another than the one that is asked for."""
         subject = self._destinations.of(topic)
         try:
             stream = await JetStreamContext(client.client).find_stream_name_by_subject(subject)
         except NotFoundError:
             raise ProviderError(f"no stream takes the subject {subject!r}") from None
-        except Exception as error:  # whatever the client raises, there was no answer
+        except Exception as error:  # any error of the client: there was no answer
             raise unavailable(error) from error
         if self._stream not in (None, stream):
             raise ProviderError(
@@ -161,5 +163,5 @@ class NatsDispatcher(BrokerDispatcher[Session]):
             await ping(client.client)
         except OutboxError:
             raise
-        except Exception as error:  # whatever the client raises, it did not answer
+        except Exception as error:  # any error of the client: there was no answer
             raise unavailable(error) from error

@@ -12,8 +12,8 @@ from outbox_core.cli.connection import run
 from outbox_core.cli.deliveries import Deliveries
 from outbox_core.cli.logs import configure
 from outbox_core.cli.parameters import note_database
+from outbox_core.cli.process import tune_gc
 from outbox_core.cli.settings import read_log_settings, read_settings, setting_options, tables_of
-from outbox_core.relay.process import spare_the_collector
 
 
 @click.command(short_help="Deliver the messages of one or more tables.")
@@ -35,5 +35,5 @@ def relay(once: bool, **given: Any) -> None:
     if settings.relay_enabled:
         tables_of(settings)
     deliveries = Deliveries(settings)
-    spare_the_collector()
+    tune_gc()
     run(deliveries.once if once else deliveries.until_stopped, fast=True)

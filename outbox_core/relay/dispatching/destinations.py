@@ -19,13 +19,13 @@ from outbox_core.dispatcher import (
     check_dispatches,
     name_of,
 )
+from outbox_core.redaction import why_failed
 from outbox_core.relay.dispatching.breaker import Breaker
 from outbox_core.relay.dispatching.gate import Gate
 from outbox_core.relay.dispatching.quarantine import Quarantine
-from outbox_core.relay.summaries import why_failed
 from outbox_core.routes import leaf_of
 from outbox_core.runtime import clock
-from outbox_core.runtime.mailbox import AutoResetEvent, Mailbox
+from outbox_core.runtime.mailbox import Mailbox
 from outbox_core.runtime.supervision import ended_within
 
 if TYPE_CHECKING:
@@ -48,7 +48,12 @@ class Destination:
     """One dispatcher: its breaker, its gate, what it knows of poison messages, and the topics seen for it."""
 
     def __init__(
-        self, dispatcher: Dispatcher, breaker: Breaker, subscribers: Sequence[Mailbox[Destination]]
+        self,
+        dispatcher: Dispatcher,
+        breaker: Breaker,
+        *,
+        subscribers: Sequence[Mailbox[Destination]],
+        opened: Mailbox[Destination],
     ) -> None:
         self.dispatcher = dispatcher
         self.name = name_of(dispatcher)
@@ -64,7 +69,8 @@ class Destination:
         self.pools: list[DispatchPool] = []
         """One for each table that has had a row for it."""
         self._subscribers = subscribers
-        self._opened = AutoResetEvent()
+        self._opened = opened
+        self._watched = False
         self._probing = dispatcher if isinstance(dispatcher, Probing) else None
         self._probe_failure: str | None = None
         """Why the last probe of this outage failed, as it was logged."""
@@ -157,15 +163,19 @@ class Destination:
         return self._probing is not None and len(self._abandoned_probes) < _MAX_ABANDONED_PROBES
 
     async def watch(self, probe_timeout: float) -> None:
-        """While the destination is unavailable, probe from time to time. Runs until cancelled."""
-        while True:
-            await self._opened.wait()
+        """Probe from time to time while the destination is unavailable."""
+        if self._watched:
+            return
+        self._watched = True
+        try:
             while self.is_open:
                 await anyio.sleep(max(self.breaker.retry_at - clock.now(), 0.01))
                 if await self.probe(probe_timeout):
                     await self._half_open()
                 else:
                     self.breaker.probe_failed(clock.now())
+        finally:
+            self._watched = False
 
     async def _half_open(self) -> None:
         now = clock.now()
@@ -184,7 +194,7 @@ class Destination:
 
     def _has_opened(self, present: Sequence[Delivery], *, same_outage: bool) -> None:
         self.quarantine.opened(present, same_outage=same_outage)
-        self._opened.set()
+        self._opened.put(self)
         self._notify()
 
     def _notify(self) -> None:
@@ -204,7 +214,7 @@ class Destinations:
         self._by_topic: dict[str, Destination] = {}
         self._by_dispatcher: dict[int, Destination] = {}
         self._subscribers: list[Mailbox[Destination]] = []
-        self._found: Mailbox[Destination] = Mailbox()
+        self._opened: Mailbox[Destination] = Mailbox()
 
     def subscribe(self) -> Mailbox[Destination]:
         """A mailbox, for one table, of destinations whose breaker opened, half opened or closed. A notice carries no
@@ -259,10 +269,10 @@ class Destinations:
         return any(each.is_blocked and not each.is_open for each in self._all())
 
     async def watch(self, probe_timeout: float) -> None:
-        """Watch each destination from when it is first met. Runs until cancelled."""
+        """Watch each destination that becomes unavailable. Runs until cancelled."""
         async with anyio.create_task_group() as watching:
             while True:
-                for destination in await self._found.take():
+                for destination in await self._opened.take():
                     watching.start_soon(destination.watch, probe_timeout)
 
     def _all(self) -> Sequence[Destination]:
@@ -282,9 +292,13 @@ class Destinations:
             backoff = self._backoff
             if isinstance(dispatcher, Probing):
                 backoff = replace(backoff, cap=min(backoff.cap, PROBE_SECONDS))
-            destination = Destination(dispatcher, Breaker(backoff, self._patience), self._subscribers)
+            destination = Destination(
+                dispatcher,
+                Breaker(backoff, self._patience),
+                subscribers=self._subscribers,
+                opened=self._opened,
+            )
             self._by_dispatcher[id(dispatcher)] = destination
-            self._found.put(destination)
         return destination
 
 

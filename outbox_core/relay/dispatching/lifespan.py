@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from outbox_core.errors import DispatchTimeout, RelayFailed
-from outbox_core.relay.summaries import summary_of
+from outbox_core.redaction import summary_of
 from outbox_core.runtime import clock
 from outbox_core.runtime.shutdown import first_of
 from outbox_core.runtime.supervision import OVERTIME_SECONDS, ended_by, ended_within

@@ -396,7 +396,8 @@ class Pools:
 
     def _submit(self, rows: Sequence[Delivery]) -> None:
         max_attempts, topic, pool = self._settings.max_attempts, None, None
-        unreadable, submitted = self._in_flight.unreadable, set[DispatchPool]()
+        unreadable = self._in_flight.unreadable
+        submitted: dict[DispatchPool, None] = {}
         for row in rows:
             meta = row.message.meta
             if meta.attempts > max_attempts:
@@ -417,7 +418,7 @@ class Pools:
                     pool = None
                     self._settlement.reject(row, error)
                     continue
-                submitted.add(pool)
+                submitted[pool] = None
             if pool.destination.is_open:
                 self._settlement.park((row,), pool.destination)
             else:

@@ -32,7 +32,7 @@ class Certificates:
         return made
 
     def context(self) -> ssl.SSLContext:
-        """What a client needs to trust the server."""
+        """The TLS context of a client that trusts the server."""
         return ssl.create_default_context(cafile=str(self.authority))
 
 

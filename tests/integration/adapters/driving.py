@@ -1,4 +1,4 @@
-"""Using a dispatcher until it does what is expected."""
+"""Use a dispatcher until it does what is expected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAUSE = 0.05
 
 
 async def failure(dispatcher: Dispatcher, message: DispatchedMessage) -> OutboxError:
-    """What a dispatch raises, which is one of the library's own errors."""
+    """The error that a dispatch raises, one of the library's own."""
     with pytest.raises(OutboxError) as caught:
         await dispatcher.dispatch(message)
     return caught.value
@@ -26,7 +26,7 @@ async def failure(dispatcher: Dispatcher, message: DispatchedMessage) -> OutboxE
 async def window(
     dispatcher: BatchDispatcher, messages: Sequence[DispatchedMessage], seconds: float = 10
 ) -> Sequence[Outcome]:
-    """The outcomes of a window with a deadline in so many seconds."""
+    """The outcomes of a window with a deadline in ``seconds``."""
     return await dispatcher.dispatch_many(messages, deadline=asyncio.get_running_loop().time() + seconds)
 
 

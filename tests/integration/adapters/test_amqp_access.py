@@ -1,4 +1,4 @@
-"""Who may publish what on RabbitMQ, refused and mended; and the guest, who needs no password. On a real broker."""
+"""Access to a real RabbitMQ: permissions refused and then granted, and the guest, who needs no password."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def queue(private_rabbitmq: RabbitMQServer, unique_name: str) -> AsyncGene
         yield unique_name
 
 
-async def test_access_that_is_refused_and_then_given(
+async def test_refused_access_works_once_it_is_granted(
     private_rabbitmq: RabbitMQServer, queue: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -55,7 +55,7 @@ async def test_access_that_is_refused_and_then_given(
     assert "r3lay-secret" not in caplog.text
 
 
-async def test_a_guest_without_a_password(private_rabbitmq: RabbitMQServer, queue: str) -> None:
+async def test_a_guest_logs_in_without_a_password(private_rabbitmq: RabbitMQServer, queue: str) -> None:
     dispatcher = load_dispatcher(f"amqp://guest@127.0.0.1:{private_rabbitmq.port}/?exchange={queue}")
     assert isinstance(dispatcher, AmqpDispatcher)
     async with dispatcher:

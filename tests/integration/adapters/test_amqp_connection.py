@@ -1,4 +1,4 @@
-"""The AMQP dispatcher's connection: logins, TLS, alarms, brokers that are away, and what the clients do badly then."""
+"""The AMQP dispatcher's connection: logins, TLS, alarms, unavailable brokers, and the weaknesses of the clients."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LIMIT = 200_000
 
 @dataclass(frozen=True)
 class Rabbit:
-    """A RabbitMQ of this module's own: users and alarms may be changed, and are put back."""
+    """A private RabbitMQ of this module: tests change its users and alarms, and restore them."""
 
     server: RabbitMQServer
     tls_port: int
@@ -67,7 +67,7 @@ ssl_options.verify = verify_none
         yield Rabbit(server, port)
 
 
-async def test_a_broker_that_is_away_does_not_keep_the_dispatcher_from_opening(
+async def test_the_dispatcher_opens_while_the_broker_is_unavailable(
     private_rabbitmq: RabbitMQServer, unique_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     private_rabbitmq.kill()
@@ -84,7 +84,7 @@ async def test_a_broker_that_is_away_does_not_keep_the_dispatcher_from_opening(
         await dispatcher.dispatch(sample(unique_name))
 
 
-async def test_a_refused_login_is_told_when_it_is_opened(rabbit: Rabbit) -> None:
+async def test_a_refused_login_is_raised_on_opening(rabbit: Rabbit) -> None:
     with pytest.raises(BrokerRefused, match="refused the login: ACCESS_REFUSED") as caught:
         await AmqpDispatcher(url=rabbit.url("guest:wr0ng-secret")).__aenter__()
     assert "wr0ng-secret" not in repr(caught.value)
@@ -93,14 +93,14 @@ async def test_a_refused_login_is_told_when_it_is_opened(rabbit: Rabbit) -> None
         await AmqpDispatcher(url=f"{rabbit.url()}nowhere").__aenter__()
 
 
-async def test_a_password_with_special_characters(rabbit: Rabbit, unique_name: str) -> None:
+async def test_a_password_may_have_special_characters(rabbit: Rabbit, unique_name: str) -> None:
     await rabbit.control("add_user", unique_name, "p@ss/w:rd?%#,")
     await rabbit.control("set_permissions", unique_name, "", "", "")
     async with AmqpDispatcher(url=rabbit.url(f"{unique_name}:p%40ss%2Fw%3Ard%3F%25%23%2C")) as dispatcher:
         await dispatcher.probe()
 
 
-async def test_a_password_that_expires_is_asked_for_again(rabbit: Rabbit, unique_name: str) -> None:
+async def test_an_expired_password_is_requested_again(rabbit: Rabbit, unique_name: str) -> None:
     await rabbit.add_queue(unique_name)
     await rabbit.control("add_user", unique_name, "first")
     await rabbit.control("set_permissions", unique_name, ".*", ".*", ".*")
@@ -115,9 +115,7 @@ async def test_a_password_that_expires_is_asked_for_again(rabbit: Rabbit, unique
         await dispatcher.dispatch(sample(unique_name))
 
 
-async def test_an_exchange_that_is_not_allowed_costs_only_its_own_messages(
-    rabbit: Rabbit, unique_name: str
-) -> None:
+async def test_a_forbidden_exchange_fails_only_its_own_messages(rabbit: Rabbit, unique_name: str) -> None:
     await rabbit.add_queue(unique_name)
     await rabbit.control("add_user", unique_name, "p")
     await rabbit.control("set_permissions", unique_name, "", "^amq.default$", "")
@@ -130,7 +128,7 @@ async def test_an_exchange_that_is_not_allowed_costs_only_its_own_messages(
     assert "may not publish there: exchange 'amq.topic', routing key 'x'" in str(outcomes[1])
 
 
-async def test_larger_than_the_broker_takes_is_permanent_and_costs_only_itself(
+async def test_a_message_too_large_for_the_broker_fails_permanently_and_alone(
     rabbit: Rabbit, unique_name: str
 ) -> None:
     await rabbit.add_queue(unique_name)
@@ -162,7 +160,7 @@ async def test_a_disk_alarm_is_an_outage_that_ends(rabbit: Rabbit, unique_name: 
 
 
 async def failing_soon(dispatcher: AmqpDispatcher, topic: str) -> BrokerUnavailable:
-    """The alarm is raised a moment after it is asked for; then a publish is not confirmed."""
+    """The error of the first publish that is not confirmed: the alarm is raised a moment after it is requested."""
     async with asyncio.timeout(30):
         while True:
             (outcome,) = await window(dispatcher, [sample(topic)], seconds=0.5)
@@ -185,7 +183,7 @@ async def test_closing_is_bounded_while_the_broker_blocks(rabbit: Rabbit, unique
         await rabbit.control("set_disk_free_limit", "50MB")
 
 
-async def test_tls_with_a_certificate_of_ones_own(rabbit: Rabbit, certificates: Certificates) -> None:
+async def test_tls_works_with_a_private_authority(rabbit: Rabbit, certificates: Certificates) -> None:
     url = rabbit.url(port=rabbit.tls_port).replace("amqp://", "amqps://")
 
     with pytest.raises(BrokerRefused, match=r"certificate of amqps://.* is not trusted"):
@@ -198,7 +196,7 @@ async def test_tls_with_a_certificate_of_ones_own(rabbit: Rabbit, certificates: 
 @pytest.mark.parametrize(
     "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"INFO {}\r\n", b"AMQP\x00\x01\x00\x00", b""]
 )
-async def test_another_protocol_at_the_address_is_no_working_broker(answer: bytes) -> None:
+async def test_another_protocol_at_the_address_is_reported_as_unavailable(answer: bytes) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(answer)
         await writer.drain()
@@ -213,7 +211,7 @@ async def test_another_protocol_at_the_address_is_no_working_broker(answer: byte
     assert f"amqp://127.0.0.1:{port}" in str(error)
 
 
-async def test_a_lost_connection_is_an_outcome_at_once(rabbit: Rabbit, unique_name: str) -> None:
+async def test_a_lost_connection_fails_the_window_at_once(rabbit: Rabbit, unique_name: str) -> None:
     await rabbit.add_queue(unique_name)
     async with (
         FaultProxy(("127.0.0.1", rabbit.server.port)) as proxy,
@@ -232,7 +230,7 @@ async def test_a_lost_connection_is_an_outcome_at_once(rabbit: Rabbit, unique_na
         await dispatcher.dispatch(sample(unique_name))
 
 
-async def test_a_confirmation_that_does_not_come_is_unknown_and_replaces_the_connection(
+async def test_a_missing_confirmation_times_out_and_replaces_the_connection(
     rabbit: Rabbit, unique_name: str
 ) -> None:
     """aio-pika's `publish` would wait for ever."""
@@ -251,7 +249,9 @@ async def test_a_confirmation_that_does_not_come_is_unknown_and_replaces_the_con
         assert proxy.accepted == before + 1
 
 
-async def test_a_connection_that_is_lost_in_the_application_too(rabbit: Rabbit, unique_name: str) -> None:
+async def test_a_lost_connection_of_the_application_fails_its_window_in_time(
+    rabbit: Rabbit, unique_name: str
+) -> None:
     """A publish on a robust connection that is lost would wait until it is restored."""
     await rabbit.add_queue(unique_name)
     async with FaultProxy(("127.0.0.1", rabbit.server.port)) as proxy:

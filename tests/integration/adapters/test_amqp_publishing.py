@@ -1,4 +1,4 @@
-"""What a message becomes on a real RabbitMQ, and what the broker's refusals become."""
+"""Messages on a real RabbitMQ, and the outcomes of the broker's refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.asyncio
 
 @pytest_asyncio.fixture
 async def connection(rabbitmq_server: RabbitMQServer) -> AsyncIterator[AbstractConnection]:
-    """A connection of the tests' own."""
+    """The tests' own connection."""
     async with await aio_pika.connect(rabbitmq_server.address) as connection:
         yield connection
 
@@ -50,7 +50,7 @@ async def count(channel: AbstractChannel, queue: str) -> int:
     return declared.declaration_result.message_count or 0
 
 
-async def test_it_is_every_kind_of_dispatcher() -> None:
+async def test_the_dispatcher_has_windows_probes_and_a_name() -> None:
     dispatcher = AmqpDispatcher.from_url("amqp://user:s3cret@host/sales?exchange=events")
 
     assert isinstance(dispatcher, BatchDispatcher)
@@ -88,7 +88,7 @@ async def test_the_properties_on_the_wire(
         (bytes(range(256)), "application/avro"),
     ],
 )
-async def test_cloud_events_come_back_as_they_were_dispatched(
+async def test_cloud_events_are_read_back_as_they_were_dispatched(
     rabbitmq_server: RabbitMQServer,
     channel: AbstractChannel,
     queue: str,
@@ -130,10 +130,10 @@ async def test_the_official_package_reads_our_cloud_events(
     assert event.get_extension("partitionkey") == "№ 7"
 
 
-async def test_a_dead_lettered_message_comes_back_as_it_was_dispatched(
+async def test_a_dead_lettered_message_is_read_back_as_it_was_dispatched(
     rabbitmq_server: RabbitMQServer, channel: AbstractChannel, queue: str
 ) -> None:
-    """RabbitMQ adds headers on the way, some of them tables."""
+    """RabbitMQ adds headers when it dead-letters, some of them tables."""
     first = f"{queue}-first"
     arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue}
     declared = await channel.declare_queue(first, durable=True, arguments=arguments)
@@ -149,7 +149,7 @@ async def test_a_dead_lettered_message_comes_back_as_it_was_dispatched(
             break
 
 
-async def test_a_message_of_somebody_else_is_told() -> None:
+async def test_a_message_from_another_producer_is_refused() -> None:
     for headers in ({}, {"x": "y"}, {"ce-specversion": "1.0"}):
         with pytest.raises(NotAnOutboxMessage):
             from_message(aio_pika.Message(b"{}", headers=dict(headers)))
@@ -178,7 +178,7 @@ async def test_destinations(rabbitmq_server: RabbitMQServer, channel: AbstractCh
         assert (got.exchange, got.routing_key) == (queue, "orders.placed.v1")
 
 
-async def test_a_destination_that_is_wrong_costs_that_message_only(
+async def test_an_invalid_destination_fails_only_its_own_message(
     rabbitmq_server: RabbitMQServer, channel: AbstractChannel, queue: str
 ) -> None:
     wrong: dict[str, object] = {
@@ -202,10 +202,10 @@ async def test_a_destination_that_is_wrong_costs_that_message_only(
     assert await count(channel, queue) == 2
 
 
-async def test_a_returned_message_is_no_delivery(
+async def test_a_returned_message_is_not_delivered(
     rabbitmq_server: RabbitMQServer, channel: AbstractChannel, queue: str
 ) -> None:
-    """On a channel of aio-pika's default kind an unroutable publish returns as if all were well."""
+    """On a channel of aio-pika's default kind an unroutable publish succeeds."""
     async with AmqpDispatcher(url=rabbitmq_server.address) as dispatcher:
         outcomes = await window(dispatcher, [sample(queue), sample("nowhere.v1"), sample(queue)])
 
@@ -215,10 +215,10 @@ async def test_a_returned_message_is_no_delivery(
     assert outcomes[1].__cause__ is None
 
 
-async def test_of_two_messages_with_one_id_the_right_one_is_delivered(
+async def test_two_messages_with_one_id_get_their_own_outcomes(
     rabbitmq_server: RabbitMQServer, channel: AbstractChannel, queue: str
 ) -> None:
-    """aiormq would take the returned one for confirmed, and the other for returned."""
+    """aiormq would report the returned one as confirmed, and the other as returned."""
     routable = sample(queue)
     unroutable = replace(routable, meta=replace(routable.meta, topic="nowhere.v1"))
     async with AmqpDispatcher(url=rabbitmq_server.address) as dispatcher:
@@ -229,10 +229,10 @@ async def test_of_two_messages_with_one_id_the_right_one_is_delivered(
     assert await count(channel, queue) == 40
 
 
-async def test_a_missing_exchange_costs_only_its_own_messages(
+async def test_a_missing_exchange_fails_only_its_own_messages(
     rabbitmq_server: RabbitMQServer, channel: AbstractChannel, queue: str
 ) -> None:
-    """The broker closes the channel, and with it every other publish on it fails."""
+    """The broker closes the channel, and every other publish on it fails, too."""
     destinations: dict[str, str | tuple[str, str]] = {"lost": ("no-such-exchange", "x"), "**": queue}
     good = samples(queue, 20)
     async with AmqpDispatcher(url=rabbitmq_server.address, destinations=destinations) as dispatcher:

@@ -1,4 +1,4 @@
-"""Who may write what on Kafka: SCRAM logins and access lists, refused and mended, on a real broker."""
+"""Access to a real Kafka broker: SCRAM logins and access lists, refused and then granted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOPIC, LITERAL, WRITE, ALLOW = 2, 3, 4, 3
 
 
 class GuardedKafka(KafkaServer):
-    """Has a listener more, for SCRAM logins, whose users may do only what an access list allows."""
+    """Has one more listener, for SCRAM logins, whose users may do only what an access list allows."""
 
     sasl_port: int
 
@@ -79,28 +79,30 @@ def guarded(services: Services) -> Iterator[GuardedKafka]:
         yield server
 
 
-async def test_a_topic_that_is_not_allowed_costs_only_its_own_messages_until_it_is(
+async def test_a_forbidden_topic_fails_only_its_own_messages_until_it_is_allowed(
     guarded: GuardedKafka, unique_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    open_topic, shut_topic = f"{unique_name}.open", f"{unique_name}.shut"
-    for topic in (open_topic, shut_topic):
+    allowed_topic, forbidden_topic = f"{unique_name}.allowed", f"{unique_name}.forbidden"
+    for topic in (allowed_topic, forbidden_topic):
         guarded.create_topic(topic)
     await asyncio.to_thread(guarded.set_password, unique_name, "scr4m-s3cret")
-    await guarded.allow(unique_name, open_topic)
+    await guarded.allow(unique_name, allowed_topic)
 
     async with KafkaDispatcher(guarded.url(unique_name, "scr4m-s3cret")) as dispatcher:
-        outcomes = await window(dispatcher, [sample(open_topic), sample(shut_topic), sample(open_topic)])
+        outcomes = await window(
+            dispatcher, [sample(allowed_topic), sample(forbidden_topic), sample(allowed_topic)]
+        )
         assert (outcomes[0], outcomes[2]) == (None, None)
         assert type(outcomes[1]) is ProviderError
-        assert str(outcomes[1]) == f"this user may not write to the topic {shut_topic!r}"
-        await guarded.allow(unique_name, shut_topic)
-        await delivered(dispatcher, sample(shut_topic))
+        assert str(outcomes[1]) == f"this user may not write to the topic {forbidden_topic!r}"
+        await guarded.allow(unique_name, forbidden_topic)
+        await delivered(dispatcher, sample(forbidden_topic))
 
     assert "scr4m-s3cret" not in caplog.text
 
 
-async def test_a_scram_password_that_is_wrong_and_one_that_is_changed(
+async def test_a_wrong_scram_password_is_refused_and_a_changed_one_is_requested(
     guarded: GuardedKafka, unique_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -119,7 +121,7 @@ async def test_a_scram_password_that_is_wrong_and_one_that_is_changed(
         await asyncio.to_thread(guarded.set_password, unique_name, "second-s3cret")
         await asyncio.to_thread(guarded.kill)
         await asyncio.to_thread(guarded.start)
-        # aiokafka would try to log in again and again; that it missed the deadline replaces it, and then it is told.
+        # aiokafka would retry the login for ever; the missed deadline replaces the client, which then reports it.
         await window(dispatcher, [sample(unique_name)], seconds=3)
         await failing(dispatcher, sample(unique_name), BrokerRefused)
         password = "second-s3cret"

@@ -1,4 +1,4 @@
-"""The Kafka dispatcher's connection: logins, TLS, brokers that are away, and what aiokafka does badly about them."""
+"""The Kafka dispatcher's connection: logins, TLS, unavailable brokers, and the weaknesses of aiokafka."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PASSWORD = "first-s3cret"
 
 
 class SecuredKafka(KafkaServer):
-    """Has two listeners more: one with SASL/PLAIN, one with TLS. Users but the harness may do nothing but log in."""
+    """Has two more listeners: one with SASL/PLAIN, one with TLS. The user ``stranger`` may only log in."""
 
     certificates: Certificates
     sasl_port: int
@@ -44,7 +44,7 @@ class SecuredKafka(KafkaServer):
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
         lines += [
             "sasl.enabled.mechanisms=PLAIN",
-            f'listener.name.sasl.plain.sasl.jaas.config={module} required user_relay="{PASSWORD}" user_nobody="p";',
+            f'listener.name.sasl.plain.sasl.jaas.config={module} required user_relay="{PASSWORD}" user_stranger="p";',
             "listener.name.tls.ssl.keystore.type=PEM",
             f"listener.name.tls.ssl.keystore.location={keystore}",
             "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -65,7 +65,7 @@ def secured(services: Services, certificates: Certificates) -> Iterator[SecuredK
         yield server
 
 
-async def test_a_broker_that_is_away_does_not_keep_the_dispatcher_from_opening(
+async def test_the_dispatcher_opens_while_the_broker_is_unavailable(
     private_kafka: KafkaServer, unique_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     private_kafka.create_topic(unique_name)
@@ -82,7 +82,7 @@ async def test_a_broker_that_is_away_does_not_keep_the_dispatcher_from_opening(
         await delivered(dispatcher, sample(unique_name))
 
 
-async def test_a_frozen_broker_is_left_behind_within_the_deadline(
+async def test_a_frozen_broker_is_abandoned_within_the_deadline(
     private_kafka: KafkaServer, unique_name: str
 ) -> None:
     """aiokafka's `send_and_wait` and `stop` wait for ever, on a frozen broker and on a dead one."""
@@ -108,7 +108,7 @@ async def test_a_frozen_broker_is_left_behind_within_the_deadline(
     assert time.monotonic() - began < 3
 
 
-async def test_a_refused_login_is_told_when_it_is_opened(secured: SecuredKafka, unique_name: str) -> None:
+async def test_a_refused_login_is_raised_on_opening(secured: SecuredKafka, unique_name: str) -> None:
     with pytest.raises(BrokerRefused, match="refused the login") as caught:
         await KafkaDispatcher(url=f"kafka://relay:wr0ng-secret@127.0.0.1:{secured.sasl_port}").__aenter__()
     assert "wr0ng-secret" not in repr(caught.value)
@@ -117,16 +117,16 @@ async def test_a_refused_login_is_told_when_it_is_opened(secured: SecuredKafka, 
     with pytest.raises(BrokerRefused, match="UnsupportedSaslMechanism"):
         await KafkaDispatcher(url=scram).__aenter__()
 
-    # Logs in, and may not be an idempotent producer.
+    # This user may log in, but may not be an idempotent producer.
     with pytest.raises(BrokerRefused, match="ClusterAuthorizationFailed"):
-        await KafkaDispatcher(url=f"kafka://nobody:p@127.0.0.1:{secured.sasl_port}").__aenter__()
+        await KafkaDispatcher(url=f"kafka://stranger:p@127.0.0.1:{secured.sasl_port}").__aenter__()
 
     secured.create_topic(unique_name)
     async with KafkaDispatcher(url=f"kafka://relay:{PASSWORD}@127.0.0.1:{secured.sasl_port}") as dispatcher:
         await dispatcher.dispatch(sample(unique_name))
 
 
-async def test_tls_with_a_certificate_of_ones_own(
+async def test_tls_works_with_a_private_authority(
     secured: SecuredKafka, certificates: Certificates, unique_name: str
 ) -> None:
     secured.create_topic(unique_name)
@@ -138,7 +138,7 @@ async def test_tls_with_a_certificate_of_ones_own(
         await dispatcher.dispatch(sample(unique_name))
 
 
-async def test_a_password_that_expires_is_asked_for_again(secured: SecuredKafka, unique_name: str) -> None:
+async def test_an_expired_password_is_requested_again(secured: SecuredKafka, unique_name: str) -> None:
     secured.create_topic(unique_name)
     password = PASSWORD
     options = {
@@ -166,7 +166,7 @@ async def test_a_password_that_expires_is_asked_for_again(secured: SecuredKafka,
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"INFO {}\r\n", b""])
-async def test_another_protocol_at_the_address_is_no_working_broker(answer: bytes) -> None:
+async def test_another_protocol_at_the_address_is_reported_as_unavailable(answer: bytes) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(answer)
         await writer.drain()

@@ -1,4 +1,4 @@
-"""What a message becomes on a real Kafka broker, and what the broker's refusals become."""
+"""Messages on a real Kafka broker, and the outcomes of the broker's refusals."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def records(server: KafkaServer, topic: str) -> list[ConsumerRecord[bytes,
         await consumer.stop()
 
 
-async def test_it_is_every_kind_of_dispatcher() -> None:
+async def test_the_dispatcher_has_windows_probes_and_a_name() -> None:
     dispatcher = KafkaDispatcher.from_url("kafka+ssl://user:s3cret@one,two:9093")
 
     assert isinstance(dispatcher, BatchDispatcher)
@@ -87,7 +87,7 @@ async def test_the_record_on_the_wire(kafka_server: KafkaServer, topic: str, url
 
 
 @pytest.mark.parametrize("mode", ["binary", "structured"])
-async def test_cloud_events_come_back_as_they_were_dispatched(
+async def test_cloud_events_are_read_back_as_they_were_dispatched(
     kafka_server: KafkaServer, topic: str, url: str, mode: str
 ) -> None:
     messages = [
@@ -132,7 +132,7 @@ class Foreign:
     value: bytes | None = b"{}"
 
 
-async def test_a_record_of_somebody_else_is_told() -> None:
+async def test_a_record_from_another_producer_is_refused() -> None:
     for record in (
         Foreign([]),
         Foreign([("x", None)]),
@@ -143,7 +143,9 @@ async def test_a_record_of_somebody_else_is_told() -> None:
             from_record(record)
 
 
-async def test_destinations_and_wrong_ones(kafka_server: KafkaServer, topic: str, url: str) -> None:
+async def test_destinations_are_mapped_and_invalid_ones_are_refused(
+    kafka_server: KafkaServer, topic: str, url: str
+) -> None:
     wrong: dict[str, object] = {"b": "two words", "c": None, "d": "x" * 250, "e": "..", "f": ""}
 
     def destination(name: str) -> str:
@@ -160,7 +162,7 @@ async def test_destinations_and_wrong_ones(kafka_server: KafkaServer, topic: str
     assert len(await records(kafka_server, topic)) == 3
 
 
-async def test_an_unknown_topic_is_retried_with_a_clear_reason_and_holds_up_nobody(
+async def test_an_unknown_topic_is_retried_with_a_clear_reason_and_holds_up_no_other_topic(
     topic: str, url: str, unique_name: str
 ) -> None:
     unknown = f"{unique_name}-nowhere"
@@ -198,10 +200,10 @@ async def create(server: KafkaServer, name: str, **configs: str) -> None:
         await admin.close()
 
 
-async def test_larger_than_the_topic_takes_is_permanent_for_that_message_alone(
+async def test_a_message_too_large_for_the_topic_fails_permanently_and_alone(
     kafka_server: KafkaServer, url: str, unique_name: str
 ) -> None:
-    """The broker refuses a batch as a whole, also one whose messages would each be small enough."""
+    """The broker refuses a whole batch, even one whose messages are each small enough."""
     await create(kafka_server, unique_name, max_message_bytes="2000")
     small = samples(unique_name, 30)
     large = sample(unique_name, b"x" * 3000, content_type="text/plain")
@@ -215,7 +217,7 @@ async def test_larger_than_the_topic_takes_is_permanent_for_that_message_alone(
     assert stored == {message.meta.event_id for message in small}
 
 
-async def test_larger_than_the_client_sends_is_permanent(topic: str, url: str) -> None:
+async def test_a_message_too_large_for_the_client_fails_permanently(topic: str, url: str) -> None:
     large = sample(topic, b"x" * 5000, content_type="text/plain")
     async with KafkaDispatcher(url=url, client_options={"max_request_size": 4000}) as dispatcher:
         outcomes = await window(dispatcher, [sample(topic), large, sample(topic)])
@@ -228,7 +230,7 @@ async def test_larger_than_the_client_sends_is_permanent(topic: str, url: str) -
 async def test_a_producer_out_of_sequence_is_replaced(
     kafka_server: KafkaServer, topic: str, url: str
 ) -> None:
-    """aiokafka would go on failing until the process is restarted."""
+    """aiokafka would fail until the process is restarted."""
     messages = samples(topic, 10)
     async with KafkaDispatcher(url=url) as dispatcher:
         await dispatcher.dispatch(sample(topic))
@@ -243,7 +245,7 @@ async def test_a_producer_out_of_sequence_is_replaced(
 
 
 async def test_a_producer_whose_sender_ended_is_replaced(topic: str, url: str) -> None:
-    """What is given to such a producer waits for ever."""
+    """A message that such a producer accepts waits for ever."""
     async with KafkaDispatcher(url=url) as dispatcher:
         held = dispatcher._link._held
         assert held is not None
@@ -290,7 +292,7 @@ async def test_the_applications_own_producer_is_used_and_not_closed(
         ({"enable_idempotence": True, "value_serializer": str.encode}, "has a value_serializer"),
     ],
 )
-async def test_a_producer_that_promises_less_is_refused(options: dict[str, object], text: str) -> None:
+async def test_a_producer_with_weaker_guarantees_is_refused(options: dict[str, object], text: str) -> None:
     producer = AIOKafkaProducer(**options)
     with pytest.raises(ConfigError, match=text):
         KafkaDispatcher(client=producer)

@@ -1,4 +1,4 @@
-"""Who may publish what on NATS: key pairs, subjects, and a server that asks for less; on a real server."""
+"""Access to a real NATS server: key pairs, permissions on subjects, and too many requests."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def add_stream(server: NatsServer, name: str) -> None:
     await client.close()
 
 
-async def test_a_key_pair_and_a_subject_that_is_not_allowed_until_it_is(
+async def test_a_forbidden_subject_fails_until_the_key_pair_may_publish_to_it(
     configured: Configured, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -73,8 +73,8 @@ async def test_a_key_pair_and_a_subject_that_is_not_allowed_until_it_is(
     assert stranger not in caplog.text
 
 
-class HesitantServer(NatsServer):
-    """Takes one message at a time into its buffer, and says of the others that they are too many."""
+class OverloadedServer(NatsServer):
+    """Buffers one message at a time, and refuses the others as too many requests."""
 
     def prepare(self) -> None:
         super().prepare()
@@ -83,20 +83,20 @@ class HesitantServer(NatsServer):
 
 
 @pytest.fixture
-def hesitant(services: Services) -> Iterator[NatsServer]:
-    with skipped_or_failed_when_missing(), services.private(HesitantServer) as server:
+def overloaded(services: Services) -> Iterator[NatsServer]:
+    with skipped_or_failed_when_missing(), services.private(OverloadedServer) as server:
         yield server
 
 
-async def test_a_server_that_has_too_many_requests_is_tried_again_a_second_later(
-    hesitant: NatsServer,
+async def test_too_many_requests_are_retried_a_second_later(
+    overloaded: NatsServer,
 ) -> None:
-    await add_stream(hesitant, "orders")
-    async with NatsDispatcher(hesitant.address) as dispatcher:
+    await add_stream(overloaded, "orders")
+    async with NatsDispatcher(overloaded.address) as dispatcher:
         outcomes = await window(dispatcher, samples("orders.placed", 1000))
-        put_off = [outcome for outcome in outcomes if isinstance(outcome, RetryAfter)]
-        assert put_off
-        assert len(put_off) + outcomes.count(None) == 1000
-        assert put_off[0].delay.total_seconds() == 1
-        assert "too many requests" in str(put_off[0])
+        delayed = [outcome for outcome in outcomes if isinstance(outcome, RetryAfter)]
+        assert delayed
+        assert len(delayed) + outcomes.count(None) == 1000
+        assert delayed[0].delay.total_seconds() == 1
+        assert "too many requests" in str(delayed[0])
         await dispatcher.dispatch(sample("orders.placed"))

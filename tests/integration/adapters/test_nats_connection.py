@@ -1,4 +1,4 @@
-"""The NATS dispatcher's connection: logins, TLS, servers that are away, and what nats-py does badly about them."""
+"""The NATS dispatcher's connection: logins, TLS, unavailable servers, and the weaknesses of nats-py."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def as_user(server: NatsServer, password: str) -> str:
     return server.address.replace("nats://", f"nats://relay:{password}@")
 
 
-async def test_a_server_that_is_away_does_not_keep_the_dispatcher_from_opening(
+async def test_the_dispatcher_opens_while_the_server_is_unavailable(
     private_nats: NatsServer, unique_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await add_stream(private_nats, unique_name)
@@ -84,7 +84,7 @@ async def test_a_server_that_is_away_does_not_keep_the_dispatcher_from_opening(
         await dispatcher.dispatch(sample(unique_name))
 
 
-async def test_a_refused_login_is_told_when_it_is_opened(configured: Configured) -> None:
+async def test_a_refused_login_is_raised_on_opening(configured: Configured) -> None:
     server = configured(NatsServer, USERS.format(password="right"))
 
     with pytest.raises(BrokerRefused, match="refused the login: Authorization Violation") as caught:
@@ -98,7 +98,7 @@ async def test_a_refused_login_is_told_when_it_is_opened(configured: Configured)
         await dispatcher.probe()
 
 
-async def test_a_password_that_expires_is_asked_for_again(configured: Configured) -> None:
+async def test_an_expired_password_is_requested_again(configured: Configured) -> None:
     server = configured(NatsServer, USERS.format(password="first"))
     await add_stream(server, "allowed")
     password = "first"
@@ -116,7 +116,7 @@ async def test_a_password_that_expires_is_asked_for_again(configured: Configured
         await dispatcher.dispatch(sample("allowed.a"))
 
 
-async def test_a_subject_that_is_not_allowed_is_told_at_once_and_alone(configured: Configured) -> None:
+async def test_a_forbidden_subject_fails_only_its_own_messages_and_at_once(configured: Configured) -> None:
     server = configured(NatsServer, USERS.format(password="p"))
     await add_stream(server, "allowed")
     await add_stream(server, "forbidden")
@@ -134,7 +134,7 @@ async def test_a_subject_that_is_not_allowed_is_told_at_once_and_alone(configure
         assert "does not allow this user to publish to 'forbidden.a'" in str(outcome)
 
 
-async def test_tls_with_a_certificate_of_ones_own(
+async def test_tls_works_with_a_private_authority(
     configured: Configured, certificates: Certificates, unique_name: str
 ) -> None:
     class TlsServer(NatsServer):
@@ -152,8 +152,8 @@ async def test_tls_with_a_certificate_of_ones_own(
         await dispatcher.probe()
 
 
-async def test_a_password_is_not_sent_without_the_tls_that_was_asked_for(nats_server: NatsServer) -> None:
-    """nats-py itself sends it in the clear when a server, or whoever stands before it, does not ask for TLS."""
+async def test_a_password_is_not_sent_without_the_required_tls(nats_server: NatsServer) -> None:
+    """nats-py itself sends it in the clear when the server, or a proxy in front of it, does not ask for TLS."""
     host, port = nats_server.address.removeprefix("nats://").split(":")
     async with FaultProxy((host, int(port))) as proxy:
         for credentials in ("relay:s3cret@", "t0ken@", ""):
@@ -165,7 +165,7 @@ async def test_a_password_is_not_sent_without_the_tls_that_was_asked_for(nats_se
 @pytest.mark.parametrize(
     "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"AMQP\x00\x00\x09\x01", b"INFO {\r\n", b""]
 )
-async def test_another_protocol_at_the_address_is_no_working_broker(answer: bytes) -> None:
+async def test_another_protocol_at_the_address_is_reported_as_unavailable(answer: bytes) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(answer)
         writer.close()
@@ -187,10 +187,10 @@ async def test_the_other_server_of_an_address_is_used(nats_server: NatsServer, u
             await dispatcher.dispatch(sample(unique_name))
 
 
-async def test_what_failed_during_an_outage_is_not_sent_after_it(
+async def test_messages_that_failed_during_an_outage_are_not_sent_after_it(
     private_nats: NatsServer, unique_name: str
 ) -> None:
-    """nats-py keeps what is published while it is disconnected and sends it later, after its TimeoutError."""
+    """nats-py buffers messages while it is disconnected and sends them later, after its TimeoutError."""
     await add_stream(private_nats, unique_name)
     async with NatsDispatcher(url=private_nats.address) as dispatcher:
         await dispatcher.dispatch(sample(unique_name))
@@ -205,8 +205,8 @@ async def test_what_failed_during_an_outage_is_not_sent_after_it(
     assert await stored(private_nats, unique_name) == 2
 
 
-async def test_a_lost_connection_is_an_outcome_at_once(private_nats: NatsServer, unique_name: str) -> None:
-    """In nats-py a request whose connection is gone waits for its timeout."""
+async def test_a_lost_connection_fails_the_window_at_once(private_nats: NatsServer, unique_name: str) -> None:
+    """In nats-py a request on a lost connection waits for its timeout."""
     await add_stream(private_nats, unique_name)
     host, port = private_nats.address.removeprefix("nats://").split(":")
     async with (
@@ -228,10 +228,10 @@ async def test_a_lost_connection_is_an_outcome_at_once(private_nats: NatsServer,
         await dispatcher.dispatch(sample(unique_name))
 
 
-async def test_an_outage_longer_than_the_clients_patience_ends(
+async def test_an_outage_longer_than_the_clients_reconnecting_ends(
     private_nats: NatsServer, unique_name: str
 ) -> None:
-    """After its last attempt to reconnect a client of nats-py is closed for good."""
+    """After its last attempt to reconnect nats-py's client is closed for good."""
     await add_stream(private_nats, unique_name)
     async with NatsDispatcher(url=private_nats.address) as dispatcher:
         private_nats.kill()
@@ -257,7 +257,7 @@ async def test_cancelling_a_dispatch_cancels_it(private_nats: NatsServer, unique
 
 
 @pytest.mark.parametrize("fault", ["freeze", "kill"])
-async def test_closing_is_bounded_and_silent_when_the_server_is_not_there(
+async def test_closing_is_bounded_and_silent_when_the_server_is_unavailable(
     private_nats: NatsServer, unique_name: str, fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """nats-py's `drain` raises while it reconnects, and its `close` may raise ConnectionResetError."""
@@ -276,10 +276,10 @@ async def test_closing_is_bounded_and_silent_when_the_server_is_not_there(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-async def test_a_late_answer_to_a_probe_does_not_deafen_the_applications_client(
+async def test_a_late_answer_to_a_probe_does_not_stop_the_applications_client_from_reading(
     private_nats: NatsServer, unique_name: str
 ) -> None:
-    """In nats-py the PONG of a PING that was given up ends the reading of the client, which still looks connected."""
+    """In nats-py the PONG of a cancelled PING ends the client's reading, and the client still seems connected."""
     await add_stream(private_nats, unique_name)
     client = Client()
     await client.connect(private_nats.address)
@@ -314,7 +314,7 @@ async def test_a_dead_peer_is_noticed_in_half_a_minute(nats_server: NatsServer) 
     assert options["allow_reconnect"] is False
 
 
-async def test_it_is_not_used_unopened_and_not_after_closing(
+async def test_a_dispatcher_is_refused_before_opening_and_after_closing(
     nats_server: NatsServer, unique_name: str
 ) -> None:
     dispatcher = NatsDispatcher(url=nats_server.address)

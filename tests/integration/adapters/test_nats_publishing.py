@@ -1,4 +1,4 @@
-"""What a message becomes on a real NATS server, and what the server's refusals become."""
+"""Messages on a real NATS server, and the outcomes of the server's refusals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.asyncio
 
 @pytest_asyncio.fixture
 async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
-    """A client of the tests' own."""
+    """The tests' own client."""
     client = Client()
     await client.connect(nats_server.address)
     yield client
@@ -43,7 +43,7 @@ async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
 
 @pytest_asyncio.fixture
 async def stream(client: Client, unique_name: str) -> str:
-    """A stream of the test's name; it stores every subject below that name."""
+    """A stream with the test's name, which stores every subject below that name."""
     await client.jetstream().add_stream(name=unique_name, subjects=[f"{unique_name}.>"])
     return unique_name
 
@@ -60,7 +60,7 @@ async def count(client: Client, stream: str) -> int:
     return (await client.jetstream().stream_info(stream)).state.messages
 
 
-async def test_it_is_every_kind_of_dispatcher(nats_server: NatsServer) -> None:
+async def test_the_dispatcher_has_windows_probes_and_a_name(nats_server: NatsServer) -> None:
     dispatcher = NatsDispatcher.from_url(nats_server.address)
 
     assert isinstance(dispatcher, BatchDispatcher)
@@ -99,7 +99,7 @@ async def test_the_message_id_is_the_event_id_until_a_replay(
         (b"", "application/octet-stream"),
     ],
 )
-async def test_cloud_events_come_back_as_they_were_dispatched(
+async def test_cloud_events_are_read_back_as_they_were_dispatched(
     nats_server: NatsServer, client: Client, stream: str, mode: str, payload: bytes, content_type: str
 ) -> None:
     message = sample(
@@ -140,12 +140,14 @@ async def test_the_official_package_reads_our_cloud_events(
 
 
 @pytest.mark.parametrize("headers", [None, {"x": "y"}, {"ce-specversion": "1.0"}, {"ce-specversion": "9"}])
-async def test_a_message_of_somebody_else_is_told(client: Client, headers: dict[str, str] | None) -> None:
+async def test_a_message_from_another_producer_is_refused(
+    client: Client, headers: dict[str, str] | None
+) -> None:
     with pytest.raises(NotAnOutboxMessage):
         from_msg(Msg(client, data=b"{}", headers=headers))
 
 
-async def test_a_broken_structured_event_is_told(client: Client) -> None:
+async def test_a_broken_structured_event_is_refused(client: Client) -> None:
     for body in (b"", b"[]", b"{", b'{"specversion":"1.0","data_base64":"*"}', b"\xff"):
         with pytest.raises(NotAnOutboxMessage):
             from_msg(Msg(client, data=body, headers={"content-type": "application/cloudevents+json"}))
@@ -174,7 +176,7 @@ async def test_destinations_by_pattern_by_function_and_by_default(
         assert (await last(client, stream)).subject == f"{stream}.x.a.b"
 
 
-async def test_a_destination_that_is_wrong_costs_that_message_only(
+async def test_an_invalid_destination_fails_only_its_own_message(
     nats_server: NatsServer, client: Client, stream: str
 ) -> None:
     def subject(topic: str) -> str:
@@ -200,7 +202,7 @@ async def test_a_destination_that_is_wrong_costs_that_message_only(
     assert await count(client, stream) == 2
 
 
-async def test_a_topic_without_a_destination_is_refused_for_good(nats_server: NatsServer) -> None:
+async def test_a_topic_without_a_destination_is_refused_permanently(nats_server: NatsServer) -> None:
     async with NatsDispatcher(url=nats_server.address, destinations={"a.**": "a"}) as dispatcher:
         error = await failure(dispatcher, sample("b.c"))
 
@@ -208,7 +210,9 @@ async def test_a_topic_without_a_destination_is_refused_for_good(nats_server: Na
     assert "'b.c' has no destination" in str(error)
 
 
-async def test_no_stream_is_retried_with_a_clear_reason(nats_server: NatsServer, unique_name: str) -> None:
+async def test_a_missing_stream_is_retried_with_a_clear_reason(
+    nats_server: NatsServer, unique_name: str
+) -> None:
     async with NatsDispatcher(url=nats_server.address) as dispatcher:
         error = await failure(dispatcher, sample(unique_name))
 
@@ -216,7 +220,7 @@ async def test_no_stream_is_retried_with_a_clear_reason(nats_server: NatsServer,
     assert f"no JetStream stream stores the subject '{unique_name}'" in str(error)
 
 
-async def test_another_stream_than_the_expected_one_is_no_delivery(
+async def test_another_stream_than_the_expected_one_is_not_a_delivery(
     nats_server: NatsServer, client: Client, stream: str
 ) -> None:
     async with NatsDispatcher.from_url(f"{nats_server.address}?stream=OTHER") as dispatcher:
@@ -227,7 +231,7 @@ async def test_another_stream_than_the_expected_one_is_no_delivery(
     assert await count(client, stream) == 0
 
 
-async def test_an_answer_that_is_no_acknowledgement_is_no_delivery(
+async def test_an_answer_that_is_not_an_acknowledgement_is_not_a_delivery(
     nats_server: NatsServer, client: Client, unique_name: str
 ) -> None:
     answers = [b"thanks", b"{}", b'{"stream": "", "seq": 0}', b"[1]", b'"text"']
@@ -245,7 +249,7 @@ async def test_an_answer_that_is_no_acknowledgement_is_no_delivery(
 
 
 async def test_headers_count_towards_the_size(nats_server: NatsServer, client: Client, stream: str) -> None:
-    """The server would close the connection on everybody: nats-py itself compares the payload alone."""
+    """The server would close the connection for every message: nats-py itself checks only the payload."""
     fits = client.max_payload - 100
     async with NatsDispatcher(url=nats_server.address) as dispatcher:
         outcomes = await dispatcher.dispatch_many(
@@ -258,7 +262,7 @@ async def test_headers_count_towards_the_size(nats_server: NatsServer, client: C
     assert outcomes[1] is None
 
 
-async def test_larger_than_the_stream_takes_is_permanent(
+async def test_a_message_too_large_for_the_stream_fails_permanently(
     nats_server: NatsServer, client: Client, unique_name: str
 ) -> None:
     config = StreamConfig(name=unique_name, subjects=[unique_name], max_msg_size=2_000)
@@ -271,7 +275,7 @@ async def test_larger_than_the_stream_takes_is_permanent(
 
 
 async def test_a_full_stream_is_retried(nats_server: NatsServer, client: Client, unique_name: str) -> None:
-    """A server's error is an outcome at once: the future of nats-py's `publish_async` would wait for ever."""
+    """The server's error is the outcome at once; the future of nats-py's `publish_async` would wait for ever."""
     config = {"name": unique_name, "subjects": [unique_name], "max_msgs": 1, "discard": "new"}
     await client.request(f"$JS.API.STREAM.CREATE.{unique_name}", json.dumps(config).encode(), timeout=5)
     async with NatsDispatcher(url=nats_server.address) as dispatcher:
@@ -285,7 +289,7 @@ async def test_a_full_stream_is_retried(nats_server: NatsServer, client: Client,
 @pytest.mark.parametrize(
     "headers", [{"x": "a\r\nNats-Rollup: all"}, {"x": " a "}, {"Nats-Rollup": "all"}, {"a b": "c"}]
 )
-async def test_headers_the_client_would_rewrite_are_refused_before(
+async def test_headers_that_the_client_would_rewrite_are_refused(
     nats_server: NatsServer, client: Client, stream: str, headers: dict[str, str]
 ) -> None:
     async with NatsDispatcher(url=nats_server.address) as dispatcher:

@@ -1,4 +1,4 @@
-"""An address where the broker of another protocol answers: told within bounds, and as what it is."""
+"""An address where a broker of another protocol answers: it is reported as such, within bounds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONNECT_SECONDS = 2.0
         (NatsDispatcher, "rabbitmq_server"),
     ],
 )
-async def test_another_broker_answers(
+async def test_another_kind_of_broker_is_reported_as_unavailable_in_time(
     kind: Callable[..., BrokerDispatcher[Any]],
     fixture: str,
     request: pytest.FixtureRequest,

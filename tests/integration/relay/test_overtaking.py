@@ -13,11 +13,11 @@ from uuid import UUID
 
 import asyncpg
 import pytest
+from outbox_core.relay.floors import Floors
 
 from outbox_core.errors import PermanentError, RetryAfter
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
-from outbox_core.relay.floors import Floors
 from tests.integration.relay.bench import TABLE, TOPIC, Bench
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(60)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
+from outbox_core.relay.claimer import Claimer
 
 from outbox_core.observer import BreakerOpened, LeaderGained, Published
 from outbox_core.relay import Relay
-from outbox_core.relay.claimer import Claimer
 from outbox_core.store import Claim, Leased
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName

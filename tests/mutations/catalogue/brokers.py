@@ -12,10 +12,10 @@ MUTATIONS: Final = (
         breaks="A message that the broker has not answered by the deadline counts as delivered.",
         promise="Delivery is at least once: only an acknowledgement is one.",
         file="outbox_core/adapter/pipeline.py",
-        old="return [rest if outcome is OPEN else outcome for outcome in outcomes]",
-        new="return [rest and None if outcome is OPEN else outcome for outcome in outcomes]",
+        old="return [rest if outcome is PENDING else outcome for outcome in outcomes]",
+        new="return [rest and None if outcome is PENDING else outcome for outcome in outcomes]",
         tests=(
-            "tests/unit/test_broker.py::test_what_is_open_at_the_deadline_is_unknown_and_the_client_replaced",
+            "tests/unit/test_broker.py::test_pending_messages_time_out_at_the_deadline_and_the_client_is_replaced",
         ),
     ),
     Mutation(
@@ -28,7 +28,7 @@ MUTATIONS: Final = (
         tests=(
             (
                 "tests/integration/adapters/test_nats_publishing.py"
-                "::test_an_answer_that_is_no_acknowledgement_is_no_delivery"
+                "::test_an_answer_that_is_not_an_acknowledgement_is_not_a_delivery"
             ),
         ),
     ),
@@ -36,7 +36,7 @@ MUTATIONS: Final = (
         name="replay-with-the-same-id",
         breaks="A replayed message has the `Nats-Msg-Id` of the first time, and the stream drops it.",
         promise="A replayed message is delivered once more.",
-        file="outbox_adapters/nats/outbox_nats/placement.py",
+        file="outbox_adapters/nats/outbox_nats/rendering.py",
         old='headers[MESSAGE_ID] = f"{event_id}:r{meta.replays}" if meta.replays else event_id',
         new="headers[MESSAGE_ID] = event_id",
         tests=(
@@ -53,6 +53,8 @@ MUTATIONS: Final = (
         file="outbox_adapters/amqp/outbox_amqp/client.py",
         old="mandatory=True,",
         new="mandatory=False,",
-        tests=("tests/integration/adapters/test_amqp_publishing.py::test_a_returned_message_is_no_delivery",),
+        tests=(
+            "tests/integration/adapters/test_amqp_publishing.py::test_a_returned_message_is_not_delivered",
+        ),
     ),
 )

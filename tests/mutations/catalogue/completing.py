@@ -84,10 +84,10 @@ MUTATIONS: Final = (
         name="secrets-kept",
         breaks="Passwords and tokens in an error's text end up in `last_error`.",
         promise="No secret and no payload is stored or shown with an error.",
-        file="outbox_core/relay/summaries.py",
+        file="outbox_core/redaction.py",
         old="text = pattern.sub(replacement, text)",
         new="pattern.sub(replacement, text)",
-        tests=("tests/unit/test_relay_summaries.py::test_secrets_are_left_out",),
+        tests=("tests/unit/test_redaction.py::test_secrets_are_left_out",),
     ),
     Mutation(
         name="locked-rows-keep-others",

@@ -1,4 +1,4 @@
-"""AMQP addresses: what a URL becomes for aio-pika."""
+"""AMQP addresses: from a URL to the arguments of aio-pika."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_tls_has_its_own_default_port() -> None:
     assert AmqpAddress.parse("amqps://host").server == "host:5671"
 
 
-def test_a_guest_has_the_usual_password() -> None:
+def test_a_guest_has_the_default_password() -> None:
     address = AmqpAddress.parse("amqp://guest@127.0.0.1/?exchange=events")
     assert address.client_arguments() == {"url": "amqp://guest:guest@127.0.0.1:5672/%2F"}
     assert (address.virtual_host, address.exchange) == ("/", "events")
@@ -39,7 +39,7 @@ def test_a_guest_has_the_usual_password() -> None:
     ("path", "virtual_host"), [("", "/"), ("/", "/"), ("/%2F", "/"), ("/sales", "sales"), ("/a%2Fb", "a/b")]
 )
 @pytest.mark.asyncio
-async def test_the_client_reads_what_was_meant(path: str, virtual_host: str) -> None:
+async def test_the_client_parses_the_address_as_meant(path: str, virtual_host: str) -> None:
     address = AmqpAddress.parse(f"amqp://us%40er:p%25%2Fw@host:1234{path}")
     assert address.virtual_host == virtual_host
     client = Connection(str(address.client_arguments()["url"]))

@@ -1,4 +1,4 @@
-"""What the three dispatchers take, refuse and show of themselves: the same for each."""
+"""The arguments that the three dispatchers accept, refuse and show: the same for each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from outbox_amqp import AmqpDispatcher
-from outbox_amqp.placement import AmqpDestination, check_destination
+from outbox_amqp.rendering import AmqpDestination, check_destination
 from outbox_core.adapter.broker import BrokerDispatcher
 from outbox_core.adapter.cloud_events import CloudEvents
 from outbox_core.dispatcher import load_dispatcher
@@ -16,7 +16,7 @@ from outbox_core.errors import BrokerUnavailable, ConfigError, InvalidTopicPatte
 from outbox_core.testing.contracts.samples import sample
 from outbox_kafka import KafkaDispatcher
 from outbox_nats import NatsDispatcher
-from outbox_nats.placement import check_subject
+from outbox_nats.rendering import check_subject
 
 URLS: dict[type[BrokerDispatcher[Any]], str] = {
     AmqpDispatcher: "amqp://user:s3cret@host",
@@ -40,14 +40,14 @@ def test_the_password_is_not_shown(kind: type[BrokerDispatcher[Any]]) -> None:
 
 
 @each
-def test_all_but_the_address_are_given_by_name(kind: type[BrokerDispatcher[Any]]) -> None:
+def test_arguments_but_the_address_are_keyword_only(kind: type[BrokerDispatcher[Any]]) -> None:
     address, *options = inspect.signature(kind).parameters.values()
     assert address.name == "url"
     assert {option.kind for option in options} == {inspect.Parameter.KEYWORD_ONLY}
 
 
 @each
-def test_a_plain_host_and_port_is_an_address(kind: type[BrokerDispatcher[Any]]) -> None:
+def test_a_plain_host_and_port_is_accepted_as_an_address(kind: type[BrokerDispatcher[Any]]) -> None:
     build: Any = kind
     scheme = URLS[kind].partition(":")[0]
     assert build("127.0.0.1:1234").name == build(f"{scheme}://127.0.0.1:1234").name
@@ -69,7 +69,7 @@ def test_an_address_or_a_client_is_needed(kind: type[BrokerDispatcher[Any]]) -> 
 
 
 @each
-def test_an_unknown_client_option_is_told_with_the_known_ones(kind: type[BrokerDispatcher[Any]]) -> None:
+def test_an_unknown_client_option_is_refused_with_the_known_ones(kind: type[BrokerDispatcher[Any]]) -> None:
     with pytest.raises(ConfigError, match="unknown client option 'colour'; the known ones are '"):
         make(kind, client_options={"colour": "s3cret"})
     with pytest.raises(ConfigError, match="client_options must be a mapping, got list"):
@@ -80,7 +80,7 @@ def test_an_unknown_client_option_is_told_with_the_known_ones(kind: type[BrokerD
     ("kind", "name"),
     [(AmqpDispatcher, "connection_class"), (KafkaDispatcher, "acks"), (NatsDispatcher, "pending_size")],
 )
-def test_what_delivery_depends_on_cannot_be_chosen(kind: type[BrokerDispatcher[Any]], name: str) -> None:
+def test_options_that_delivery_depends_on_are_refused(kind: type[BrokerDispatcher[Any]], name: str) -> None:
     with pytest.raises(ConfigError, match=f"the client option '{name}' cannot be given here: "):
         make(kind, client_options={name: 1})
 
@@ -96,13 +96,13 @@ def test_key_pairs_need_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
 @each
 @pytest.mark.parametrize("name", ["timeout", "connect_timeout", "close_timeout"])
 @pytest.mark.parametrize("value", [0, -1, True, "5", None, 1e9, float("nan")])
-def test_times_are_seconds(kind: type[BrokerDispatcher[Any]], name: str, value: object) -> None:
+def test_timeouts_must_be_seconds(kind: type[BrokerDispatcher[Any]], name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"{name} is .* and must be a number of seconds"):
         make(kind, **{name: value})
 
 
 @each
-def test_arguments_of_the_wrong_type_are_told(kind: type[BrokerDispatcher[Any]]) -> None:
+def test_arguments_of_the_wrong_type_are_refused(kind: type[BrokerDispatcher[Any]]) -> None:
     with pytest.raises(ConfigError, match="name must be a str, got int"):
         make(kind, name=5)
     with pytest.raises(ConfigError, match="name is empty"):
@@ -132,7 +132,7 @@ def test_arguments_of_the_wrong_type_are_told(kind: type[BrokerDispatcher[Any]])
         (KafkaDispatcher, {"key_by_event_id": "no"}, "key_by_event_id must be True or False, got 'no'"),
     ],
 )
-def test_what_only_one_of_them_takes_is_checked_too(
+def test_options_of_a_single_dispatcher_are_checked_too(
     kind: type[BrokerDispatcher[Any]], options: dict[str, object], says: str
 ) -> None:
     with pytest.raises(ConfigError, match=says):
@@ -141,12 +141,14 @@ def test_what_only_one_of_them_takes_is_checked_too(
 
 @each
 @pytest.mark.parametrize("mode", ["binary", "structured"])
-def test_a_mode_of_cloud_events_may_be_named(kind: type[BrokerDispatcher[Any]], mode: str) -> None:
+def test_cloud_events_may_be_given_as_the_name_of_a_mode(
+    kind: type[BrokerDispatcher[Any]], mode: str
+) -> None:
     make(kind, cloud_events=mode)
 
 
 @each
-def test_an_address_without_a_port_is_told_how_it_may_look(kind: type[BrokerDispatcher[Any]]) -> None:
+def test_an_address_without_a_port_is_refused_with_an_example(kind: type[BrokerDispatcher[Any]]) -> None:
     port = {AmqpDispatcher: 5672, KafkaDispatcher: 9092, NatsDispatcher: 4222}[kind]
     scheme = URLS[kind].partition(":")[0]
     says = f"write it as '{scheme}://localhost:{port}' or plainly 'localhost:{port}'"
@@ -169,7 +171,7 @@ def test_destinations_are_checked_when_given(kind: type[BrokerDispatcher[Any]]) 
 
 
 @each
-def test_a_function_of_something_else_than_the_topic_is_refused(kind: type[BrokerDispatcher[Any]]) -> None:
+def test_a_destination_function_must_take_the_topic_alone(kind: type[BrokerDispatcher[Any]]) -> None:
     for function, takes in ((lambda: "a", r"\(\)"), (lambda topic, key: topic + key, r"\(topic, key\)")):
         with pytest.raises(ConfigError, match=f"must take one argument, the topic, and takes {takes}"):
             make(kind, destinations=function)
@@ -192,7 +194,7 @@ def test_a_name_with_credentials_is_refused_and_not_shown(kind: type[BrokerDispa
 
 
 @each
-def test_urls_that_are_wrong(kind: type[BrokerDispatcher[Any]]) -> None:
+def test_invalid_urls_are_refused(kind: type[BrokerDispatcher[Any]]) -> None:
     scheme = URLS[kind].partition(":")[0]
     for url in ("http://host", f"{scheme}://", f"{scheme}://host?colour=1", f"{scheme}://a@b@c", "", "host"):
         with pytest.raises(InvalidUrl):
@@ -202,7 +204,7 @@ def test_urls_that_are_wrong(kind: type[BrokerDispatcher[Any]]) -> None:
 
 
 @each
-def test_they_are_found_by_their_url(kind: type[BrokerDispatcher[Any]]) -> None:
+def test_dispatchers_are_found_by_their_url(kind: type[BrokerDispatcher[Any]]) -> None:
     scheme = URLS[kind].partition(":")[0]
     secured = {"amqp": "amqps", "kafka": "kafka+ssl", "nats": "nats+tls"}[scheme]
     for one in (scheme, secured):
@@ -211,7 +213,7 @@ def test_they_are_found_by_their_url(kind: type[BrokerDispatcher[Any]]) -> None:
 
 @each
 @pytest.mark.asyncio
-async def test_unopened_it_says_so(kind: type[BrokerDispatcher[Any]]) -> None:
+async def test_an_unopened_dispatcher_is_refused(kind: type[BrokerDispatcher[Any]]) -> None:
     dispatcher = make(kind)
     with pytest.raises(BrokerUnavailable, match="is not open; use it inside `async with`"):
         await dispatcher.dispatch(sample("a"))
@@ -224,12 +226,12 @@ async def test_unopened_it_says_so(kind: type[BrokerDispatcher[Any]]) -> None:
     "subject",
     ["", "a b", "a.", ".a", "a..b", "*", "a.*", "a.>", "$JS.API", "é", "a\r\nb", "x" * 256, None, 7],
 )
-def test_subjects_that_are_refused(subject: object) -> None:
+def test_invalid_subjects_are_refused(subject: object) -> None:
     with pytest.raises(ValueError, match="subject"):
         check_subject(subject)
 
 
-def test_the_names_in_urls_are_checked_too() -> None:
+def test_names_in_urls_are_checked_too() -> None:
     with pytest.raises(InvalidUrl, match=r"the option 'stream' is 'a\.b': a stream's name"):
         make(NatsDispatcher, url="nats://host?stream=a.b")
     with pytest.raises(InvalidUrl, match="the option 'exchange' has 300 bytes"):
@@ -237,7 +239,7 @@ def test_the_names_in_urls_are_checked_too() -> None:
     make(NatsDispatcher, url="nats://host?stream=ORDERS_1-eu,west")
 
 
-def test_amqp_destinations() -> None:
+def test_amqp_destinations_are_a_routing_key_or_a_pair() -> None:
     assert check_destination("key", "events") == AmqpDestination("events", "key")
     assert check_destination(("", "queue"), "events") == AmqpDestination("", "queue")
     assert check_destination(("fanout", ""), "") == AmqpDestination("fanout", "")
@@ -246,6 +248,6 @@ def test_amqp_destinations() -> None:
 @pytest.mark.parametrize(
     ("mode", "source"), [("xml", None), ("binary", "two words"), ("binary", ""), ("binary", 7)]
 )
-def test_cloud_events_that_are_wrong(mode: Any, source: Any) -> None:
+def test_invalid_cloud_events_are_refused(mode: Any, source: Any) -> None:
     with pytest.raises(ConfigError, match="CloudEvents"):
         CloudEvents(mode, source)

@@ -1,4 +1,4 @@
-"""What a consumer may have passed instead of one record of its own client, and what it is told."""
+"""Objects that are not a record of the consumer's client, and the errors for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def record(read: Read, **parts: object) -> SimpleNamespace:
 
 @each
 @pytest.mark.parametrize("given", [None, "text", b"bytes", 7, {"a": 1}, [object()], object()])
-def test_what_is_no_record_is_named(read: Read, given: object) -> None:
+def test_an_object_that_is_not_a_record_is_refused_by_its_type(read: Read, given: object) -> None:
     with pytest.raises(
         UnsupportedRecord, match=rf"expected .* as .* gives it.*, got {type(given).__name__}$"
     ) as raised:
@@ -36,14 +36,14 @@ def test_what_is_no_record_is_named(read: Read, given: object) -> None:
 
 
 @each
-def test_the_record_of_another_client_has_methods_in_their_place(read: Read) -> None:
+def test_the_record_of_another_client_is_refused(read: Read) -> None:
     other = record(read, **{BODIES[read]: lambda: b"", "headers": list})
     with pytest.raises(UnsupportedRecord, match=r"got types\.SimpleNamespace$"):
         read(other)
 
 
 @each
-def test_a_body_that_the_consumer_has_decoded(read: Read) -> None:
+def test_a_body_that_the_consumer_decoded_is_refused(read: Read) -> None:
     with pytest.raises(UnsupportedRecord, match=f"its {BODIES[read]} is of type dict and must be bytes"):
         read(record(read, **{BODIES[read]: {"order": 7}}))
     if read is from_record:
@@ -53,13 +53,13 @@ def test_a_body_that_the_consumer_has_decoded(read: Read) -> None:
 
 @each
 @pytest.mark.parametrize("headers", [7, "ab", [1, 2]])
-def test_headers_of_another_shape(read: Read, headers: object) -> None:
+def test_headers_of_another_shape_are_refused(read: Read, headers: object) -> None:
     with pytest.raises(UnsupportedRecord, match="its headers are"):
         read(record(read, headers=headers))
 
 
 @each
-def test_a_record_of_the_right_kind_that_is_not_ours(read: Read) -> None:
+def test_a_record_without_our_headers_is_refused(read: Read) -> None:
     with pytest.raises(NotAnOutboxMessage, match=r"event-id, .* are missing"):
         read(record(read))
     if read is not from_record:

@@ -1,4 +1,4 @@
-"""Kafka addresses: what a URL becomes for aiokafka."""
+"""Kafka addresses: from a URL to the arguments of aiokafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NATS addresses: what a URL becomes for nats-py."""
+"""NATS addresses: from a URL to the arguments of nats-py."""
 
 from __future__ import annotations
 

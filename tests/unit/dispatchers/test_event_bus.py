@@ -22,7 +22,7 @@ from outbox_core.errors import (
     PermanentError,
 )
 from outbox_core.message import DispatchedMessage
-from outbox_core.relay.summaries import summary_of
+from outbox_core.redaction import summary_of
 from outbox_core.testing.contracts.samples import sample
 
 pytestmark = pytest.mark.asyncio

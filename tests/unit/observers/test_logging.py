@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-import re
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
 from outbox_core import observer as events
 from outbox_core.errors import ConfigError
 from outbox_core.observers.logging import LoggingObserver
-from outbox_core.observers.masking import Masking, tenant_mask
+from outbox_core.redaction import Masking
 from tests.kit.samples import EVENT_ID, TABLE, TENANT, TOPIC, every_event, meta
 
 NAMES = {
@@ -82,17 +80,6 @@ def test_a_masked_tenant_stands_in_no_line(
     assert any(shown) is (tenants == "hash")
 
 
-def test_a_hash_is_the_same_for_a_tenant_and_another_for_another_or_with_a_secret() -> None:
-    plain, secret = tenant_mask("hash"), tenant_mask("hash", b"s")
-    assert re.fullmatch(r"[0-9a-f]{16}", plain(TENANT) or "")
-    assert plain(TENANT) == tenant_mask("hash")(TENANT)
-    assert len({plain(TENANT), plain(uuid4()), secret(TENANT)}) == 3
-    assert tenant_mask("off")(TENANT) == str(TENANT)
-    assert tenant_mask("drop")(TENANT) is None
-
-
-def test_a_mask_must_be_known() -> None:
-    with pytest.raises(ConfigError, match="tenants must be 'off', 'hash' or 'drop', got 'on'"):
-        tenant_mask("on")  # type: ignore[arg-type]
+def test_a_secret_that_is_too_long_is_refused() -> None:
     with pytest.raises(ConfigError, match="has 65 bytes, at most 64 are allowed"):
         LoggingObserver(tenants="hash", secret=b"x" * 65)

@@ -1,18 +1,21 @@
-"""``last_error``: the code first, bounded in bytes, without secrets and without the payload."""
+"""Redaction: errors in one bounded line, URLs and tenants without what is secret about them."""
 
 from __future__ import annotations
 
 import json
+import re
 import time
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox_core.errors import BrokerUnavailable, PermanentError
-from outbox_core.relay.summaries import code_of, summary_of
+from outbox_core.errors import BrokerUnavailable, ConfigError, PermanentError
+from outbox_core.redaction import code_of, masked_url, summary_of, tenant_mask
 
 BYTES = 2048
+TENANT = UUID(int=7)
 
 
 def summary(error: BaseException, payload: bytes = b"", max_bytes: int = BYTES) -> str:
@@ -24,13 +27,13 @@ def test_our_own_errors_begin_with_their_code() -> None:
     assert summary(PermanentError("no")).startswith(PermanentError.code + " ")
 
 
-def test_others_begin_with_unknown_and_their_type() -> None:
+def test_other_errors_begin_with_unknown_and_their_type() -> None:
     assert summary(ValueError("bad")) == "UNKNOWN.VALUEERROR ValueError: bad"
     assert code_of(KeyError()) == "UNKNOWN.KEYERROR"
 
 
 @given(st.text(), st.integers(64, 4096))
-def test_it_is_bounded_in_bytes_and_stays_valid_text(text: str, max_bytes: int) -> None:
+def test_a_summary_is_bounded_in_bytes_and_stays_valid_text(text: str, max_bytes: int) -> None:
     line = summary(ValueError(text), max_bytes=max_bytes)
     assert len(line.encode()) <= max_bytes
     assert line.startswith("UNKNOWN.VALUEERROR")
@@ -153,7 +156,7 @@ def test_secrets_are_left_out(text: str) -> None:
     ],
 )
 def test_no_secret_is_too_long(text: str, length: int) -> None:
-    """The longest is cut by the limit of what is looked at."""
+    """The longest is cut by the limit of what is scrubbed."""
     line = summary(ConnectionError(text.format("S3cret" * (length // 6))))
     assert "S3cret" not in line
     assert "***" in line
@@ -177,7 +180,7 @@ def test_one_without_a_scheme_may_be_long_too() -> None:
 )
 @pytest.mark.parametrize("kept", range(1, 32, 6))
 def test_no_secret_shows_where_the_text_is_cut(secret: str, space: str, kept: int) -> None:
-    """However many of its characters stand before the end of what is looked at, after much that is left out."""
+    """However many of its characters stand before the end of what is scrubbed, after a long text that is left out."""
     long = f"password={'x' * 15_000}{space}"
     filler = f"word{space}" * 400
     before = (long + filler)[: 8 * BYTES - len(space) - kept] + space
@@ -236,7 +239,7 @@ def test_ordinary_texts_stay_as_they_are(text: str) -> None:
         " ",
     ],
 )
-def test_hostile_texts_are_scrubbed_in_no_time(piece: str) -> None:
+def test_hostile_texts_are_scrubbed_in_bounded_time(piece: str) -> None:
     error = ConnectionError(piece * (8 * BYTES // len(piece)))
     began = time.perf_counter()
     summary(error)
@@ -262,13 +265,13 @@ def test_no_long_piece_of_a_payload_survives(secret: str, data: st.DataObject) -
     assert piece not in line
 
 
-class Unspeakable(Exception):
+class BrokenStr(Exception):
     def __str__(self) -> str:
         raise RuntimeError
 
 
-def test_an_error_that_cannot_speak_is_named_all_the_same() -> None:
-    assert summary(Unspeakable()) == "UNKNOWN.UNSPEAKABLE Unspeakable:"
+def test_an_error_whose_str_fails_is_named_by_its_type() -> None:
+    assert summary(BrokenStr()) == "UNKNOWN.BROKENSTR BrokenStr:"
 
 
 def test_a_group_shows_the_codes_of_its_members() -> None:
@@ -278,5 +281,37 @@ def test_a_group_shows_the_codes_of_its_members() -> None:
     assert f"{BrokerUnavailable.code} b" in line
 
 
-def test_a_very_long_text_is_not_searched_for_ever() -> None:
+def test_a_very_long_text_beside_a_large_payload_is_bounded() -> None:
     assert len(summary(ValueError("x" * 5_000_000), b"y" * 1_000_000).encode()) <= BYTES
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("mysql://ada:canary@db:3306/shop?ssl=canary", "mysql://ada:***@db:3306/shop?ssl=***"),
+        ("mysql://ada@db/shop", "mysql://ada@db/shop"),
+        ("mysql://ada:canary/@db", "***"),
+        ("mysql://ada:canary#@db", "***"),
+        ("mysql://[canary", "***"),
+        ("mysql://ada:canary@db\u2100/shop", "***"),
+    ],
+)
+def test_a_url_shows_no_password_and_no_value_of_an_option(url: str, shown: str) -> None:
+    assert masked_url(url, readable=True) == shown
+    assert masked_url(url, readable=False) == "***"
+
+
+def test_a_tenant_hash_is_stable_and_differs_by_tenant_and_by_secret() -> None:
+    plain, secret = tenant_mask("hash"), tenant_mask("hash", b"s")
+    assert re.fullmatch(r"[0-9a-f]{16}", plain(TENANT) or "")
+    assert plain(TENANT) == tenant_mask("hash")(TENANT)
+    assert len({plain(TENANT), plain(uuid4()), secret(TENANT)}) == 3
+    assert tenant_mask("off")(TENANT) == str(TENANT)
+    assert tenant_mask("drop")(TENANT) is None
+
+
+def test_an_unknown_mask_and_a_long_secret_are_refused() -> None:
+    with pytest.raises(ConfigError, match="tenants must be 'off', 'hash' or 'drop', got 'on'"):
+        tenant_mask("on")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="has 65 bytes, at most 64 are allowed"):
+        tenant_mask("hash", b"x" * 65)

@@ -1,4 +1,4 @@
-"""What is kept of an error beside a message: bounded, one line, no secret and nothing of the payload."""
+"""Error summaries stored beside a message: bounded, one line, no secret and nothing of the payload."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outbox_core.errors import PermanentError
-from outbox_core.relay.summaries import summary_of
+from outbox_core.redaction import summary_of
 from tests.fuzz.hostile import SECRET, fuzzed, texts
 
 SHOWN = (
@@ -56,7 +56,7 @@ plain = st.text(
     min_size=16,
     max_size=40,
 )
-"""What JSON has as it is: behind an escape a piece of the payload begins anew, and only long pieces are left out."""
+"""Characters that JSON does not escape: an escape ends a piece of the payload, and only long pieces are left out."""
 
 
 @fuzzed

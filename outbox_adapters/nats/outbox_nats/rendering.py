@@ -1,4 +1,4 @@
-"""Where the parts of a message stand in a NATS message, and back."""
+"""Render a message as a NATS message, and read it back."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _SUBJECT: Final = re.compile(r"[!-)+-=?-~]+")
 _STREAM: Final = re.compile(r"[!-)+,\-0-=?-\[\]-~]+")
 _HEADER_LINE: Final = len("NATS/1.0\r\n") + len("\r\n")
 _PER_HEADER: Final = len(": ") + len("\r\n")
-_MOST_BYTES: Final = 4
-"""Of a character in UTF-8."""
+_MAX_CHARACTER_BYTES: Final = 4
+"""The longest character in UTF-8."""
 
 
-class Placed:
+class WireMessage:
     """A message as nats-py takes it."""
 
     __slots__ = ("headers", "payload")
@@ -41,7 +41,7 @@ class Placed:
 
     @property
     def size(self) -> int:
-        """What the server compares with its ``max_payload``, in bytes."""
+        """The bytes that the server compares with its ``max_payload``."""
         return (
             len(self.payload)
             + _HEADER_LINE
@@ -49,33 +49,35 @@ class Placed:
         )
 
     def fits(self, limit: int) -> bool:
-        """Whether its size is within the limit; that of most messages is so far below that a guess will do."""
+        """True when the size is within the limit. An upper bound, which is cheaper, decides for most messages."""
         text = sum(map(len, self.headers)) + sum(map(len, self.headers.values()))
-        guess = len(self.payload) + _HEADER_LINE + _PER_HEADER * len(self.headers) + _MOST_BYTES * text
-        return guess <= limit or self.size <= limit
+        upper_bound = (
+            len(self.payload) + _HEADER_LINE + _PER_HEADER * len(self.headers) + _MAX_CHARACTER_BYTES * text
+        )
+        return upper_bound <= limit or self.size <= limit
 
 
-def place(message: DispatchedMessage, events: CloudEvents | None) -> Placed:
-    """The headers and the payload. A replay has a message id of its own, or the server would drop it as a repeat."""
+def render(message: DispatchedMessage, events: CloudEvents | None) -> WireMessage:
+    """The headers and the payload. A replay gets a new message id, or the server would drop it as a duplicate."""
     wire = to_wire(message, events, DIALECT)
     meta = message.meta
     headers = wire.headers
     event_id = headers[EVENT_ID]
     headers[MESSAGE_ID] = f"{event_id}:r{meta.replays}" if meta.replays else event_id
-    return Placed(headers, wire.body)
+    return WireMessage(headers, wire.body)
 
 
 def from_msg(msg: Msg) -> DispatchedMessage:
-    """The message as it was dispatched, from what a consumer received, plain or CloudEvents.
+    """The message as it was dispatched, from one that a consumer received, plain or as a CloudEvent.
 
-    Headers of others come back as user headers. Raises `outbox_core.errors.NotAnOutboxMessage` when the library's own
-    are missing or cannot be read, and `outbox_core.errors.UnsupportedRecord` for what is no such message.
+    Headers from other sources become user headers. Raises `outbox_core.errors.NotAnOutboxMessage` when the library's
+    own headers are missing or unreadable, and `outbox_core.errors.UnsupportedRecord` for an object of another kind.
     """
     return from_wire(headers_of(msg, expected=_MSG), body_of(msg, "data", expected=_MSG), DIALECT)
 
 
 def check_subject(value: object) -> str:
-    """The value, if messages can be published to it; an `InvalidDestination` with the broken rule if not."""
+    """The value, if messages can be published to it. Raises `InvalidDestination` with the broken rule."""
     if not isinstance(value, str):
         raise InvalidDestination(f"a subject must be a str, got {type(value).__name__}")
     if not 0 < len(value) <= MAX_SUBJECT_CHARACTERS:
@@ -94,7 +96,7 @@ def check_subject(value: object) -> str:
 
 
 def stream_problem(name: str) -> str | None:
-    """Which rule of JetStream the name of a stream breaks; None when it breaks none."""
+    """The rule of JetStream that the name of a stream breaks; None when it breaks none."""
     if not 0 < len(name) <= MAX_STREAM_CHARACTERS:
         return f"a stream's name has from 1 to {MAX_STREAM_CHARACTERS} characters, not {len(name)}"
     if _STREAM.fullmatch(name) is None:

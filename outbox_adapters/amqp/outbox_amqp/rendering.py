@@ -1,4 +1,4 @@
-"""Where the parts of a message stand in an AMQP message, and back."""
+"""Render a message as an AMQP message, and read it back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DIALECT: Final = Dialect("ce-")
 MAX_NAME_BYTES: Final = 255
-"""An AMQP short string is no longer."""
+"""The longest AMQP short string."""
 
 _MESSAGE: Final = "one message as aio-pika gives it to a consumer"
 _ADDED_BY_THE_BROKER: Final = re.compile(
@@ -40,7 +40,7 @@ class AmqpDestination(NamedTuple):
         return f"exchange {self.exchange!r}, routing key {self.routing_key!r}"
 
 
-class Placed(NamedTuple):
+class WireMessage(NamedTuple):
     """A message as aiormq takes it."""
 
     message_id: str
@@ -48,8 +48,8 @@ class Placed(NamedTuple):
     body: bytes
 
 
-def place(message: DispatchedMessage, events: CloudEvents | None) -> Placed:
-    """The properties, the headers and the body; persistent."""
+def render(message: DispatchedMessage, events: CloudEvents | None) -> WireMessage:
+    """The properties with the headers, and the body; persistent."""
     wire = to_wire(message, events, DIALECT)
     meta = message.meta
     message_id = wire.headers[EVENT_ID]
@@ -61,15 +61,15 @@ def place(message: DispatchedMessage, events: CloudEvents | None) -> Placed:
         timestamp=meta.created_at,
         message_type=meta.topic,
     )
-    return Placed(message_id, properties, wire.body)
+    return WireMessage(message_id, properties, wire.body)
 
 
 def from_message(message: AbstractMessage) -> DispatchedMessage:
-    """The message as it was dispatched, from what a consumer received, plain or CloudEvents.
+    """The message as it was dispatched, from one that a consumer received, plain or as a CloudEvent.
 
-    Headers of others come back as user headers, but for those that brokers add on the way, such as ``x-death``.
-    Raises `outbox_core.errors.NotAnOutboxMessage` when the library's own are missing or cannot be read, and
-    `outbox_core.errors.UnsupportedRecord` for what is no such message.
+    Headers from other sources become user headers, except those that brokers add, such as ``x-death``. Raises
+    `outbox_core.errors.NotAnOutboxMessage` when the library's own headers are missing or unreadable, and
+    `outbox_core.errors.UnsupportedRecord` for an object of another kind.
     """
     headers = {
         name: value
@@ -106,7 +106,7 @@ def check_destination(value: object, exchange: str) -> AmqpDestination:
 
 
 def name_problem(name: str) -> str | None:
-    """Why AMQP cannot carry the name of an exchange or a routing key; None when it can."""
+    """The rule that the name of an exchange or a routing key breaks; None when AMQP can carry it."""
     size = len(name.encode("utf-8", "replace"))
     if size > MAX_NAME_BYTES:
         return f"has {size} bytes and at most {MAX_NAME_BYTES} are allowed"

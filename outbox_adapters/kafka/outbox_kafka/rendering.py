@@ -1,4 +1,4 @@
-"""Where the parts of a message stand in a Kafka record, and back."""
+"""Render a message as a Kafka record, and read it back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RECORD: Final = "a record as aiokafka's consumer gives it"
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
-class Placed(NamedTuple):
+class WireMessage(NamedTuple):
     """A message as aiokafka takes it."""
 
     key: bytes
@@ -32,7 +32,7 @@ class Placed(NamedTuple):
 
 
 class Record(Protocol):
-    """What is read of a record, as aiokafka's ``ConsumerRecord`` has it."""
+    """The attributes that are read of a record, as in aiokafka's ``ConsumerRecord``."""
 
     @property
     def headers(self) -> Iterable[tuple[str, bytes | None]]: ...
@@ -41,19 +41,21 @@ class Record(Protocol):
     def value(self) -> bytes | None: ...
 
 
-def place(message: DispatchedMessage, events: CloudEvents | None, *, key_by_event_id: bool) -> Placed:
+def render(message: DispatchedMessage, events: CloudEvents | None, *, key_by_event_id: bool) -> WireMessage:
     """The key, the value and the headers. The key is the ordering key, or the event id of a message without one."""
     wire = to_wire(message, events, DIALECT)
     meta = message.meta
     key = wire.headers[EVENT_ID] if meta.key is None or key_by_event_id else meta.key
-    return Placed(key.encode(), wire.body, [(name, value.encode()) for name, value in wire.headers.items()])
+    return WireMessage(
+        key.encode(), wire.body, [(name, value.encode()) for name, value in wire.headers.items()]
+    )
 
 
 def from_record(record: Record) -> DispatchedMessage:
-    """The message as it was dispatched, from what a consumer received, plain or CloudEvents.
+    """The message as it was dispatched, from a record that a consumer received, plain or as a CloudEvent.
 
-    Headers of others come back as user headers. Raises `outbox_core.errors.NotAnOutboxMessage` when the library's own
-    are missing or cannot be read, and `outbox_core.errors.UnsupportedRecord` for what is no such record.
+    Headers from other sources become user headers. Raises `outbox_core.errors.NotAnOutboxMessage` when the library's
+    own headers are missing or unreadable, and `outbox_core.errors.UnsupportedRecord` for an object of another kind.
     """
     if part_of(record, "value", expected=_RECORD) is None:
         raise NotAnOutboxMessage("it has no value (a tombstone)")
@@ -67,7 +69,7 @@ def from_record(record: Record) -> DispatchedMessage:
 
 
 def check_topic_name(value: object) -> str:
-    """The value, if Kafka takes it as a topic's name; an `InvalidDestination` with the broken rule if not."""
+    """The value, if Kafka takes it as a topic's name. Raises `InvalidDestination` with the broken rule."""
     if not isinstance(value, str):
         raise InvalidDestination(f"a topic's name must be a str, got {type(value).__name__}")
     if not 0 < len(value) <= MAX_TOPIC_CHARACTERS:
