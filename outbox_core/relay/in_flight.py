@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -38,6 +38,9 @@ class Stage(IntEnum):
     """The write of its verdict would hold up others."""
 
 
+_CLAIMED: Final = Stage.CLAIMED  # for speed: the member of an enum is a slow attribute
+
+
 class Delivery:
     """A leased row on its way through the relay, the same as no other.
 
@@ -67,7 +70,7 @@ class Delivery:
         self.expires = 0.0
         self.key: Key | None = None
         """Its key, while it is in the order of that."""
-        self.stage = Stage.CLAIMED
+        self.stage = _CLAIMED
 
     @property
     def lease(self) -> Lease:

@@ -36,6 +36,9 @@ _FAIR_SHARE: Final = 100
 _FAIR_SECONDS: Final = 0.05
 """Messages, and time, a task may take without once waiting before it lets the others on."""
 _STOPPED: Final = "the relay stopped"
+_READY: Final = Stage.READY  # for speed: the member of an enum is a slow attribute
+_DISPATCHING: Final = Stage.DISPATCHING
+_CLOSED: Final = BreakerState.CLOSED
 _logger: Final = logging.getLogger("outbox_core.relay")
 
 
@@ -96,6 +99,7 @@ class DispatchPool:
         window: int,
     ) -> None:
         self.destination = destination
+        self._gate = destination.gate
         self.ready: deque[Delivery] = deque()
         self.workers: dict[Worker, None] = {}
         self.party = party
@@ -228,7 +232,7 @@ class DispatchPool:
             began, now = now, time()
             leave(row)
             settle(destination, row, outcome, now - began, now)
-            if breaker.state is not BreakerState.CLOSED:
+            if breaker.state is not _CLOSED:
                 destination.trial_over()
             if keys.ready:
                 pools.submit()
@@ -290,17 +294,17 @@ class DispatchPool:
 
     def _next(self, now: float) -> Delivery | None:
         """The next row to dispatch, if the gate lets it in now; those whose lease is too short are released."""
-        ready = self.ready
+        ready, gate = self.ready, self._gate
         while ready:
             row = ready[0]
             if now >= row.expires:
                 self._let_go((ready.popleft(),))
                 self._settlement.release((row,), "too little of the lease was left to begin")
-            elif self.destination.gate.enter(row, now):
-                row.stage = Stage.DISPATCHING
+            elif gate.enter(row, now):
+                row.stage = _DISPATCHING
                 return ready.popleft()
             else:
-                self.destination.gate.wait(self)
+                gate.wait(self)
                 break
         return None
 
@@ -395,7 +399,7 @@ class Pools:
                 self._submit(rows)
 
     def _submit(self, rows: Sequence[Delivery]) -> None:
-        max_attempts, topic, pool = self._settings.max_attempts, None, None
+        max_attempts, topic, pool, is_open = self._settings.max_attempts, None, None, False
         unreadable = self._in_flight.unreadable
         submitted: dict[DispatchPool, None] = {}
         for row in rows:
@@ -419,10 +423,11 @@ class Pools:
                     self._settlement.reject(row, error)
                     continue
                 submitted[pool] = None
-            if pool.destination.is_open:
+                is_open = pool.destination.is_open
+            if is_open:
                 self._settlement.park((row,), pool.destination)
             else:
-                row.stage = Stage.READY
+                row.stage = _READY
                 pool.ready.append(row)
         for each in submitted:
             each.wake()
