@@ -146,7 +146,6 @@ class Run:
     async def _guarded(self, work: Callable[[], Awaitable[None]], grace: float) -> None:
         """Do the work in a task of its own, so that a cancellation stops it in order instead of tearing it up."""
         task = asyncio.create_task(self._work(work), name="outbox-relay-run")
-        enforcer = asyncio.create_task(self._enforce_stop(), name="outbox-relay-stop")
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -156,7 +155,6 @@ class Run:
                 _log_failed_stop(task)
             raise
         finally:
-            enforcer.cancel()
             self.stopped.set()
 
     async def _enforce_stop(self) -> None:
@@ -182,6 +180,7 @@ class Run:
                     await asyncio.wait({task}, timeout=1.0)
 
     async def _work(self, work: Callable[[], Awaitable[None]]) -> None:
+        enforcer = asyncio.create_task(self._enforce_stop(), name="outbox-relay-stop")
         try:
             async with AsyncExitStack() as stack:
                 with self._starting:
@@ -198,6 +197,8 @@ class Run:
         finally:
             with anyio.CancelScope(shield=True):
                 await self._store.close()
+                enforcer.cancel()
+                await asyncio.wait({enforcer})
             in_flight = {pipeline.table: pipeline.in_flight.rows for pipeline in self._pipelines}
             for table in self._tables:
                 self._observers.notify(Stopped(table, datetime.now(UTC), in_flight.get(table, 0)))

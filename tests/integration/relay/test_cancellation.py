@@ -82,9 +82,9 @@ class _Counted(Coroutine[Any, Any, Any]):
     def __await__(self) -> Generator[Any, Any, Any]:
         return self._coroutine.__await__()
 
-    @property
-    def cr_frame(self) -> Any:
-        return getattr(self._coroutine, "cr_frame", None)
+    def __getattr__(self, name: str) -> Any:
+        """``cr_running`` and the like, by which anyio finds out whether a task has begun."""
+        return getattr(self._coroutine, name)
 
 
 def cancel_the_caller(steps: Steps) -> None:
