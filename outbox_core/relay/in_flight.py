@@ -33,7 +33,7 @@ class Stage(IntEnum):
     JUDGING = 5
     """Not answered by its deadline: whose fault that is has to be found out."""
     COMPLETING = 6
-    """Its verdict is to be written."""
+    """Its verdict has to be written."""
     DEFERRED = 7
     """The write of its verdict would hold up others."""
 
@@ -182,7 +182,7 @@ class InFlight:
         self._changed.set()
 
     def abandon(self, left: Iterable[Delivery]) -> None:
-        """They are to leave, and not their leases: while rows of the same claim are in flight, these come before others
+        """They will leave, and their leases stay: while rows of the same claim are in flight, these come before others
         of their keys."""
         self._abandoned.update((delivery.id, delivery.token) for delivery in left)
 
@@ -203,7 +203,7 @@ class InFlight:
         return self.rows - self._rows_deferred
 
     def has_room(self, rows: int, *, shares: int = 1) -> bool:
-        """Whether there are no more busy rows than these, and less than so many times the bytes that it may have."""
+        """Whether there are no more busy rows than ``rows``, and fewer bytes than ``shares`` times what it may have."""
         return self.busy <= rows and self.bytes - self._bytes_deferred < shares * self._max_bytes
 
     def tokens(self) -> list[UUID]:
@@ -221,7 +221,7 @@ class InFlight:
         return +found
 
     async def changed(self, at_most: float) -> bool:
-        """Wait until a row has left or was deferred; false when none did in so many seconds."""
+        """Wait until a row has left or was deferred; false when none did within ``at_most`` seconds."""
         with anyio.move_on_after(at_most):
             await self._changed.wait()
         changed = self._changed.is_set()

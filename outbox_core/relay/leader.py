@@ -53,7 +53,7 @@ class Leader:
             await self._resign()
 
     async def changed(self, at_most: float) -> None:
-        """Wait until leadership was gained or lost, at most so many seconds."""
+        """Wait until leadership was gained or lost, at most ``at_most`` seconds."""
         with anyio.move_on_after(at_most):
             await self._changed.wait()
 

@@ -16,7 +16,7 @@ _BETWEEN: Final = {
     "takeover": (0.5, 3600.0),
     "poll_interval": (0.001, 3600.0 * 24),
 }
-"""What can work at all, in seconds: below, nothing is done in time; above, nobody notices that something is lost."""
+"""What can work at all, in seconds: below, nothing is done in time; above, a loss is not noticed."""
 _POSITIVE: Final = frozenset(
     {
         "batch_size", "batch_bytes", "concurrency", "poll_interval", "lock_ttl", "max_attempts",
@@ -65,7 +65,7 @@ class RelaySettings:
         problems = [
             problem for setting in fields(self) if (problem := self._flaw(setting.name, str(setting.type)))
         ]
-        # What does not fit together can only be told of values that make sense by themselves.
+        # Whether values fit together can only be checked when each makes sense by itself.
         if problems := problems or [*self._check_lease(), *self._check_takeover(), *self._check_order()]:
             raise ConfigError("; ".join(problems))
 

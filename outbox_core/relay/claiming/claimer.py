@@ -35,7 +35,7 @@ _AHEAD: Final = 3
 """Claims' worth of rows that may be in flight when the next is sent: one is being dispatched, the others recorded."""
 _TICK_SECONDS: Final = 0.25
 _SLOW_SECONDS: Final = 1.0
-"""A key whose messages wait for each other for so long is not claimed any more until they are resolved."""
+"""A key whose messages wait for each other this long is not claimed any more until they are resolved."""
 _MAX_RECHECKED: Final = 500
 
 
@@ -118,7 +118,7 @@ class Claimer:
         await self._wakeups.wait(wake - clock.now(), eager=hurry)
 
     async def back_off(self, error: StorageError, failures: int) -> None:
-        """Wait a while after a round that failed, as so many before it, and then check everything anew."""
+        """Wait a while after the last of ``failures`` failed rounds in a row, and then check everything anew."""
         delay = self._backoff.pause(failures)
         self._observers.notify(Reconnecting(self._table, str(error), delay))
         self._tick.reset()

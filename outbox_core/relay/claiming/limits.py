@@ -44,7 +44,7 @@ class ClaimLimits:
 
     @property
     def span(self) -> int | None:
-        """Due rows that a claim may pass, whoever has them and wherever they go; None: all there are."""
+        """Due rows that a claim may pass, leased or not and wherever they go; None: all there are."""
         return self._span.value if self._bounded else None
 
     @span.setter
@@ -65,7 +65,7 @@ class ClaimLimits:
         return END if end is None or end <= since else end
 
     def claimed(self, batch: Batch, seconds: float) -> None:
-        """A claim came to its end in so many seconds."""
+        """A claim came to its end after ``seconds``."""
         self._timeouts = 0
         self._set_rows(batch)
         if self._bounded and seconds < self._quick_seconds:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SLACK: Final = timedelta(milliseconds=500)
 """A process may be held up for this long between a tick's clock and its snapshot, or a transaction id and a stamp."""
 _SLICE_COST: Final = 4
-"""A slice of no use is followed by so many times its own duration without one."""
+"""A slice of no use is followed by a pause: its own duration times this."""
 
 
 class ReadPosition:

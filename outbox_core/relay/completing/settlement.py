@@ -42,7 +42,7 @@ away, and those after it may have another destination."""
 
 @dataclass(frozen=True, slots=True)
 class FailedDispatch:
-    """A row whose dispatch ended with an error, after so many seconds. ``shown`` is what is shown of the error."""
+    """A row whose dispatch ended with an error, after ``seconds``. ``shown`` is what is shown of the error."""
 
     row: Delivery
     error: BaseException

@@ -70,7 +70,7 @@ class VerdictBatch:
         return taken
 
     def beyond(self, most: int) -> VerdictBatch:
-        """Remove what there is after so many rows; a batch of that."""
+        """Remove what there is after the first ``most`` rows; a batch of that."""
         if len(self) <= most:
             return VerdictBatch()
         # By their places, not by their rows: a row may be in here twice, once for each of its leases.

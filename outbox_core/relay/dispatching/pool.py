@@ -181,7 +181,7 @@ class DispatchPool:
 
     def _ended(self, worker: Worker, task: asyncio.Task[None]) -> None:
         self.workers.pop(worker, None)
-        self._give_slot_back(worker)
+        self._return_slot(worker)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._shutdown.fail(error)
@@ -311,14 +311,14 @@ class DispatchPool:
     async def _rest(self, worker: Worker) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._idle.append((worker, waiter))
-        self._give_slot_back(worker)
+        self._return_slot(worker)
         try:
             await waiter
         except BaseException:
             self._idle = [idle for idle in self._idle if idle[0] is not worker]
             raise
 
-    def _give_slot_back(self, worker: Worker) -> None:
+    def _return_slot(self, worker: Worker) -> None:
         if worker.has_slot:
             worker.has_slot = False
             self._slots.give(self)
@@ -352,7 +352,7 @@ class DispatchPool:
         rows = worker.deliveries
         worker.deliveries = ()
         self.workers.pop(worker, None)
-        self._give_slot_back(worker)
+        self._return_slot(worker)
         now, error = clock.now(), DispatchTimeout(f"the dispatcher ignored {what}")
         for row in rows:
             self.destination.gate.leave(row)
