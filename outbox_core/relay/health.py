@@ -63,7 +63,7 @@ class Health:
     lag: float | None
     """Seconds that the oldest pending message of all tables has waited, as of the last check. None when not known."""
     pending: Count | None
-    """Of all tables, as of the last check. None when not known."""
+    """Pending messages of all tables, as of the last check. None when not known."""
     age: float | None
     """Seconds since that check, the oldest of the tables': lag and pending are as old. None when not known."""
     reasons: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What a relay has in flight of one table: leased rows, from their claim until they are resolved, lost or abandoned."""
+"""Rows in flight: those of one table that are leased, from their claim until they are resolved, lost or abandoned."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Delivery:
         """Its ``available_at``, in seconds since 1970."""
         self.key_id = key_id
         self.recovered = recovered
-        """Whether the lease before this one ended without an outcome: its owner crashed or froze, maybe over it."""
+        """True when the lease before this one ended without an outcome: its owner crashed or froze, maybe over it."""
         self.expires = 0.0
         self.key: Key | None = None
         """Its key, while it is in the order of that."""
@@ -79,7 +79,7 @@ class Delivery:
 
 
 class Batch:
-    """What one claim leased. Its deliveries are made when they are first asked for: the rest is known at once, so that
+    """The rows of one claim. Its deliveries are made when they are first asked for: the rest is known at once, so that
     the next claim can be under way by then.
 
     ``keys`` are the keys the claim was for, with how many rows of each. ``full`` says that there may be more where it
@@ -203,7 +203,7 @@ class InFlight:
         return self.rows - self._rows_deferred
 
     def has_room(self, rows: int, *, shares: int = 1) -> bool:
-        """Whether there are no more busy rows than ``rows``, and fewer bytes than ``shares`` times what it may have."""
+        """Say whether at most ``rows`` are busy, with fewer bytes than ``shares`` times what it may have."""
         return self.busy <= rows and self.bytes - self._bytes_deferred < shares * self._max_bytes
 
     def tokens(self) -> list[UUID]:

@@ -32,7 +32,7 @@ class Leader:
         self._shutdown = shared.shutdown
         self._changed = anyio.Event()
         self.refused = False
-        """Whether the last campaign found another leader."""
+        """True when the last campaign found another leader."""
         self.failures = 0
         """How many campaigns in a row the database did not let end, the last of them for this:"""
         self.failure: StorageError | None = None

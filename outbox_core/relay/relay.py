@@ -40,7 +40,7 @@ _OWNED: Final = {
     "statement_cache_size": "leave it out, for a transaction pooler is detected, and it is 0 behind one",
     "timeout": "set database_timeout instead",
 }
-"""What ``connect`` cannot have because the relay sets it, and what to do instead."""
+"""Arguments that ``connect`` must not have because the relay sets them, and what to do instead."""
 
 
 class Relay:
@@ -92,7 +92,7 @@ class Relay:
         return RelayState.STOPPED if self._run is None else self._run.state
 
     def health(self, limits: HealthLimits = _LIMITS) -> Health:
-        """Whether the relay lives, can do its work and keeps up, at once and without asking the database.
+        """Say whether the relay lives, can do its work and keeps up, at once and without asking the database.
 
         The figures are those of its last check of the tables. For a probe that an orchestrator or a balancer calls.
         """

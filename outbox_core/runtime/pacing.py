@@ -49,7 +49,7 @@ class Every:
         self.at = 0.0
 
     def due(self, now: float) -> bool:
-        """Whether it is time; if so, the next time is ``seconds`` from now."""
+        """Say whether it is time; if so, the next time is ``seconds`` from now."""
         if now < self.at:
             return False
         self.at = now + self.seconds
@@ -73,7 +73,7 @@ class Paced:
         self.at = 0.0
 
     def ended(self, began: float, now: float) -> None:
-        """What began then is over: set when it is due next."""
+        """Set when it is due next: what began then is over."""
         took = now - began
         usual = min(_PAUSE_FACTOR * took, _USUAL_PAUSE_SECONDS)
         pause = max(_LEAST_PAUSE_SECONDS, usual, _LEAST_PAUSE_FACTOR * took)

@@ -49,7 +49,7 @@ class Wakeups:
 
     @property
     def idle(self) -> bool:
-        """Whether there has been neither work nor a hint lately."""
+        """True when there has been neither work nor a hint lately."""
         return clock.now() - self._stirred_at >= _EAGER_SECONDS
 
     async def wait(self, at_most: float, *, eager: bool = True) -> None:

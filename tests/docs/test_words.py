@@ -235,6 +235,17 @@ def test_a_folder_uses_the_words_of_the_glossary(folder: str) -> None:
     assert not found, "\n" + "\n".join(map(str, found))
 
 
+@pytest.mark.parametrize("folder", ["outbox_core/relay", "outbox_core/runtime"])
+def test_docstrings_begin_with_a_verb_or_a_noun(folder: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in files(folder)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if re.match(r'\s*"""(?:Of|Whether|What)\b', line)
+    ]
+    assert not found, "\n" + "\n".join(found)
+
+
 def test_exceptions_are_still_needed() -> None:
     for path, text in EXCEPTIONS:
         assert text in (ROOT / path).read_text(encoding="utf-8"), (path, text)

@@ -74,7 +74,7 @@ class Claimer:
         self._admission = admission
         self._executor = ClaimExecutor(table, shared, keys=keys, watermarks=watermarks, scan=scan)
         self._key_limits = ClaimLimits(settings)
-        """Of claims of held keys."""
+        """Limits of claims of held keys."""
         self._tick = Every(_TICK_SECONDS)
         self._session_check = Every(settings.lock_ttl / 2)
         self._recheck_limit = AdaptiveLimit(_MAX_RECHECKED, most=_MAX_RECHECKED)
@@ -163,7 +163,7 @@ class Claimer:
         return leads and not self._shutdown.requested and not self._destinations.all_blocked
 
     def _has_room(self) -> bool:
-        """Whether more may be claimed. What waits for a destination that does not answer takes no other's room."""
+        """True when more may be claimed. What waits for a destination that does not answer takes no other's room."""
         self._passed_over = ()
         ahead = _AHEAD * max(self._scan.limits.rows.value, self._settings.batch_size)
         if self._in_flight.has_room(0 if self._executor.suspects_crash else ahead):

@@ -72,7 +72,7 @@ class WriteLimit:
 
 
 class _Turn(Enum):
-    """What is written next: the batch that gathered, then deferred writes that are due; then a round is over."""
+    """The order of writes: the batch that gathered, then deferred writes that are due; then a round is over."""
 
     GATHERED = 1
     DEFERRED = 2
@@ -95,7 +95,7 @@ class Completer:
         """A write that fails after more seconds than this has waited for something."""
         self._gathering = VerdictBatch()
         self._writing: list[VerdictBatch] = []
-        """What is being written, the last of them first."""
+        """Batches that are being written, the last of them first."""
         self._began: float | None = None
         """When the present try of the batch that is being written began."""
         self._longest = 0.0
@@ -224,7 +224,7 @@ class Completer:
             self._writing.pop()
 
     async def _makes_way(self, batch: VerdictBatch, error: StorageError, seconds: float) -> bool:
-        """Whether a batch that was not written is another one now: without rows that hold up others, or smaller."""
+        """True when a batch that was not written is another one now: without rows that hold up others, or smaller."""
         found = await self._deferred.defer_locked(batch)
         held_up = found is False and isinstance(error, _TEMPORARY) and seconds >= self._patience
         self._held_up = self._held_up + 1 if held_up else 0

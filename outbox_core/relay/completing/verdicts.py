@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a failed dispatch means for its row: it is rescheduled, or dead."""
+    """The verdict on a row whose dispatch failed: it is rescheduled, or dead."""
 
     row: Delivery
     error: str
@@ -26,7 +26,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What one step of the completer changed. ``rows`` are in flight no longer: resolved, lost or abandoned.
+    """The changes that one step of the completer made. ``rows`` are in flight no longer: resolved, lost or abandoned.
 
     ``released`` and ``abandoned`` are those of them that went back, or were left to the end of their leases.
     ``deferred`` are all rows whose writes are deferred now; None when that has not changed.

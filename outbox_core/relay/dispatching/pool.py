@@ -64,7 +64,7 @@ class Worker:
         )  # fmt: skip
 
     def interrupted(self, task: asyncio.Task[None], timeout: float, *, stopping: bool) -> BaseException:
-        """What a cancellation meant: the deadline, or the end of the relay."""
+        """Say what a cancellation meant: the deadline, or the end of the relay."""
         if self.overdue:
             self.overdue = False
             task.uncancel()
@@ -446,7 +446,7 @@ class Pools:
 
     @property
     def are_dispatching(self) -> bool:
-        """Whether a message for one of its destinations is with a dispatcher, of this table or another."""
+        """True when a message for one of its destinations is with a dispatcher, of this table or another."""
         return any(each.gate.dispatching for each in self._pools)
 
     async def stop(self) -> None:

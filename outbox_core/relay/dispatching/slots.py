@@ -63,7 +63,7 @@ class Slots:
                 other.wake()
 
     def wants_back(self, user: SlotUser) -> bool:
-        """Whether a user has to return a slot after this dispatch, for another that waits and has fewer.
+        """True when a user has to return a slot after this dispatch, for another that waits and has fewer.
 
         It is woken again when its turn has come."""
         if not self._waiting:

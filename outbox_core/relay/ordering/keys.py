@@ -27,7 +27,7 @@ _SOON: Final = 0.5
 
 
 class Key:
-    """What the relay knows of one key. Made for almost every row where keys are many, so it is written for speed."""
+    """The state of one key. Made for almost every row where keys are many, so it is written for speed."""
 
     __slots__ = ("active", "firm", "fresh", "id", "in_flight", "queue", "step", "wake")
 
@@ -43,7 +43,7 @@ class Key:
         self.wake: float | None = None
         """When a held key may be requested; None when it is not held."""
         self.firm = False
-        """Whether it is held for another reason than its first message's own time."""
+        """True when it is held for another reason than its first message's own time."""
         self.step = _FIRST_STEP
         """Rows to ask for when the key is requested next."""
 
@@ -72,11 +72,11 @@ class Keys:
 
     @property
     def crowded(self) -> bool:
-        """Whether more keys are held than a claim can take."""
+        """True when more keys are held than a claim can take."""
         return self._held_count > MAX_HELD_IN_CLAIM
 
     def holds(self, key_id: KeyId | None) -> bool:
-        """Whether a key is held, and so requested in its time."""
+        """True when a key is held, and so requested in its time."""
         key = None if key_id is None else self._keys.get(key_id)
         return key is not None and key.wake is not None
 
@@ -292,7 +292,7 @@ class Keys:
 
 
 _LEAST_WAIT: Final = 0.05
-"""Of a key whose first message is due and cannot be claimed: another session holds a lock on it."""
+"""The wait of a key whose first message is due and cannot be claimed: another session holds a lock on it."""
 _DEAD_RECHECK: Final = 600.0
 """When a key that a dead message blocks is requested in any case, which leases and releases a row. That the message was
 replayed or discarded is seen before, by the rechecks of waiting keys, which write nothing."""

@@ -54,12 +54,12 @@ class KeyWatermarks:
 
     @property
     def find_apart(self) -> bool:
-        """Whether the next claim leaves the check to a step of its own."""
+        """True when the next claim leaves the check to a step of its own."""
         return self.in_use or clock.now() >= self._next_trial
 
     @property
     def in_use(self) -> bool:
-        """Whether checks are expensive, and watermarks are kept."""
+        """True when checks are expensive, and watermarks are kept."""
         return clock.now() < self._expensive_until
 
     def of(self, keys: Collection[KeyId]) -> dict[KeyId, int]:
