@@ -94,7 +94,7 @@ class Drain:
 
     @property
     def _comes_soon(self) -> bool:
-        """Whether a held key has its turn; not if nothing has come of any for a while."""
+        """True when a held key has its turn; not if nothing has come of any for a while."""
         busy_at = max(self._busy_at, self._pools.submitted_at)
         return self._keys.next_wake() <= min(clock.now() + _MOMENT, busy_at + _PATIENCE)
 

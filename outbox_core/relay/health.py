@@ -1,4 +1,4 @@
-"""Whether a relay lives, can do its work and keeps up, from what it has told: no question to the database."""
+"""Health: whether a relay lives, can do its work and keeps up, from its own events, without asking the database."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class HealthLimits:
 
 @dataclass(frozen=True, slots=True)
 class TableHealth:
-    """One table of a relay. ``term`` is None while the relay stands by. ``status`` is the last look at it, taken
+    """One table of a relay. ``term`` is None while the relay stands by. ``status`` is that of its last check,
     ``age`` seconds ago; both are None before the first."""
 
     table: TableName
@@ -53,19 +53,19 @@ class Health:
 
     ``live``: it has not ended; one that is not live must be started again. ``ready``: it runs and the database serves
     it; one that stands by for another leader is ready. ``lagging``: more waits, or for longer, than the limits allow,
-    or nobody can tell because the figures are too old. A destination that is away is a reason and makes nothing else
-    worse by itself: no restart brings it back.
+    or that is unknown because the figures are too old. A destination that is unavailable is a reason and makes nothing
+    else worse by itself: no restart brings it back.
     """
 
     live: bool
     ready: bool
     lagging: bool
     lag: float | None
-    """Seconds that the oldest pending message of all tables has waited, as of the last look. None when not known."""
+    """Seconds that the oldest pending message of all tables has waited, as of the last check. None when not known."""
     pending: Count | None
-    """Of all tables, as of the last look. None when not known."""
+    """Pending messages of all tables, as of the last check. None when not known."""
     age: float | None
-    """Seconds since that look, the oldest of the tables': lag and pending are as old. None when not known."""
+    """Seconds since that check, the oldest of the tables': lag and pending are as old. None when not known."""
     reasons: tuple[str, ...]
     tables: tuple[TableHealth, ...]
 
@@ -94,16 +94,16 @@ class Vitals:
         self._measured_every = measured_every
         self._began = time.monotonic()
         self._terms: dict[TableName, int] = {}
-        self._looks: dict[TableName, tuple[float, TableStatus]] = {}
+        self._statuses: dict[TableName, tuple[float, TableStatus]] = {}
         self._trouble: dict[TableName, tuple[float, str]] = {}
         """Until when a table's database is thought to be in trouble, and which."""
-        self._away: dict[str, float] = {}
+        self._unavailable: dict[str, float] = {}
 
     def __call__(self, event: Event, /) -> None:
         now = time.monotonic()
         match event:
             case events.Measured():
-                self._looks[event.table] = (now, event.status)
+                self._statuses[event.table] = (now, event.status)
                 self._trouble.pop(event.table, None)
             case events.Claimed():
                 self._trouble.pop(event.table, None)
@@ -116,9 +116,9 @@ class Vitals:
             case events.LeaderLost():
                 self._terms.pop(event.table, None)
             case events.BreakerOpened():
-                self._away.setdefault(event.destination, now)
+                self._unavailable.setdefault(event.destination, now)
             case events.BreakerClosed():
-                self._away.pop(event.destination, None)
+                self._unavailable.pop(event.destination, None)
             case _:
                 pass
 
@@ -135,9 +135,12 @@ class Vitals:
             reasons.append(f"the relay is {state.value}")
         if running:
             reasons += [f"{table}: trouble with the database: {why}" for table, why in trouble]
-            reasons += [f"{name} is away since {now - since:.0f} s" for name, since in self._away.items()]
+            reasons += [
+                f"{name} has been unavailable for {now - since:.0f} s"
+                for name, since in self._unavailable.items()
+            ]
             reasons += self._leaderless(now) + lagging
-        statuses = [status for _, status in self._looks.values()]
+        statuses = [status for _, status in self._statuses.values()]
         ages = [status.oldest_pending_age or 0.0 for status in statuses]
         complete = len(statuses) == len(self._tables)
         return Health(
@@ -146,18 +149,18 @@ class Vitals:
             lagging=bool(lagging),
             lag=max(ages) if complete else None,
             pending=sum((status.pending for status in statuses), Count(0)) if complete else None,
-            age=max(now - at for at, _ in self._looks.values()) if complete else None,
+            age=max(now - at for at, _ in self._statuses.values()) if complete else None,
             reasons=tuple(reasons),
             tables=tuple(self._table(table, now) for table in self._tables),
         )
 
     def _table(self, table: TableName, now: float) -> TableHealth:
         term = self._terms.get(table)
-        look = self._looks.get(table)
+        found = self._statuses.get(table)
         return (
             TableHealth(table, term, None, None)
-            if look is None
-            else TableHealth(table, term, look[1], now - look[0])
+            if found is None
+            else TableHealth(table, term, found[1], now - found[0])
         )
 
     def _lagging(self, now: float, limits: HealthLimits) -> list[str]:
@@ -165,7 +168,7 @@ class Vitals:
             return []
         reasons: list[str] = []
         for table in self._tables:
-            at, status = self._looks.get(table, (self._began, None))
+            at, status = self._statuses.get(table, (self._began, None))
             if now - at > _STALE_INTERVALS * self._measured_every + self._settings.database_timeout:
                 reasons.append(f"{table}: the last figures are {now - at:.0f} s old")
             elif status is not None:
@@ -181,16 +184,16 @@ class Vitals:
         return reasons
 
     def _leaderless(self, now: float) -> list[str]:
-        """A stand-by for nobody; during an election that is nothing out of the ordinary."""
+        """Tables that no relay leads, except during an election, when that is as it should be."""
         takeover = self._settings.takeover
         if not self._settings.single_active or now - self._began < 2 * takeover:
             return []
-        # A look stands until the next one is due.
+        # A check counts until the next one is due.
         fresh = max(takeover, (self._measured_every or 0.0) + self._settings.database_timeout)
         silent: list[str] = []
-        for table, (at, status) in self._looks.items():
+        for table, (at, status) in self._statuses.items():
             heartbeat = None if status.leader is None else status.leader.heartbeat_age
             led = heartbeat is not None and heartbeat < takeover
             if table not in self._terms and now - at < fresh and not led:
-                silent.append(f"{table}: nobody leads")
+                silent.append(f"{table}: no relay leads")
         return silent

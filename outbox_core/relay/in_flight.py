@@ -1,4 +1,4 @@
-"""What a relay has in flight of one table: leased rows, from their claim until they are resolved, lost or abandoned."""
+"""Rows in flight: those of one table that are leased, from their claim until they are resolved, lost or abandoned."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Stage(IntEnum):
     JUDGING = 5
     """Not answered by its deadline: whose fault that is has to be found out."""
     COMPLETING = 6
-    """Its verdict is to be written."""
+    """Its verdict has to be written."""
     DEFERRED = 7
     """The write of its verdict would hold up others."""
 
@@ -66,7 +66,7 @@ class Delivery:
         """Its ``available_at``, in seconds since 1970."""
         self.key_id = key_id
         self.recovered = recovered
-        """Whether the lease before this one ended without an outcome: its owner crashed or froze, maybe over it."""
+        """True when the lease before this one ended without an outcome: its owner crashed or froze, maybe over it."""
         self.expires = 0.0
         self.key: Key | None = None
         """Its key, while it is in the order of that."""
@@ -82,7 +82,7 @@ class Delivery:
 
 
 class Batch:
-    """What one claim leased. Its deliveries are made when they are first asked for: the rest is known at once, so that
+    """The rows of one claim. Its deliveries are made when they are first asked for: the rest is known at once, so that
     the next claim can be under way by then.
 
     ``keys`` are the keys the claim was for, with how many rows of each. ``full`` says that there may be more where it
@@ -185,7 +185,7 @@ class InFlight:
         self._changed.set()
 
     def abandon(self, left: Iterable[Delivery]) -> None:
-        """They are to leave, and not their leases: while rows of the same claim are in flight, these come before others
+        """They will leave, and their leases stay: while rows of the same claim are in flight, these come before others
         of their keys."""
         self._abandoned.update((delivery.id, delivery.token) for delivery in left)
 
@@ -206,7 +206,7 @@ class InFlight:
         return self.rows - self._rows_deferred
 
     def has_room(self, rows: int, *, shares: int = 1) -> bool:
-        """Whether there are no more busy rows than these, and less than so many times the bytes that it may have."""
+        """Say whether at most ``rows`` are busy, with fewer bytes than ``shares`` times what it may have."""
         return self.busy <= rows and self.bytes - self._bytes_deferred < shares * self._max_bytes
 
     def tokens(self) -> list[UUID]:
@@ -224,7 +224,7 @@ class InFlight:
         return +found
 
     async def changed(self, at_most: float) -> bool:
-        """Wait until a row has left or was deferred; false when none did in so many seconds."""
+        """Wait until a row has left or was deferred; false when none did within ``at_most`` seconds."""
         with anyio.move_on_after(at_most):
             await self._changed.wait()
         changed = self._changed.is_set()

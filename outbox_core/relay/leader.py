@@ -32,7 +32,7 @@ class Leader:
         self._shutdown = shared.shutdown
         self._changed = anyio.Event()
         self.refused = False
-        """Whether the last campaign found another leader."""
+        """True when the last campaign found another leader."""
         self.failures = 0
         """How many campaigns in a row the database did not let end, the last of them for this:"""
         self.failure: StorageError | None = None
@@ -53,7 +53,7 @@ class Leader:
             await self._resign()
 
     async def changed(self, at_most: float) -> None:
-        """Wait until leadership was gained or lost, at most so many seconds."""
+        """Wait until leadership was gained or lost, at most ``at_most`` seconds."""
         with anyio.move_on_after(at_most):
             await self._changed.wait()
 

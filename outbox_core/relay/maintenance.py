@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """What of it a relay does, each on its own sessions; a store without upkeep has none."""
+    """The maintenance that a relay does, each part on its own sessions; a store without upkeep has none."""
 
     cleaner: CleanerSettings | None = None
     monitor: MonitorSettings | None = None
 
     @classmethod
     def asked_for(cls, cleaner: CleanerSettings | None, monitor: MonitorSettings | None) -> Maintenance:
-        """What is asked for; None, or settings that are switched off, leave one out."""
+        """Take what is asked for; None, or settings that are switched off, leave one out."""
         for name, given, kind in (
             ("cleaner", cleaner, CleanerSettings),
             ("monitor", monitor, MonitorSettings),

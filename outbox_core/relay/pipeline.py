@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _IN_FLIGHT_BATCHES: Final = 3
 _FAILED_GRACE: Final = 1.0
-"""What dispatches under way have to end when a loop of the pipeline has died."""
+"""The time for dispatches under way to end when a loop of the pipeline has died."""
 
 
 class TablePipeline:
@@ -171,7 +171,7 @@ class TablePipeline:
             await self._pools.stop()
 
     def _is_claimable(self, row: Delivery) -> bool:
-        """Whether claims that read on may come to a released row. Those of held keys are requested, and those of an
+        """True when claims that read on may come to a released row. Those of held keys are requested, and those of an
         unavailable destination are read again when it is back: if there are many, claims would pass them again and
         again, and come to no other."""
         return not (

@@ -40,7 +40,7 @@ _OWNED: Final = {
     "statement_cache_size": "leave it out, for a transaction pooler is detected, and it is 0 behind one",
     "timeout": "set database_timeout instead",
 }
-"""What ``connect`` cannot have because the relay sets it, and what to do instead."""
+"""Arguments that ``connect`` must not have because the relay sets them, and what to do instead."""
 
 
 class Relay:
@@ -51,9 +51,10 @@ class Relay:
 
     ``dispatcher`` is an asynchronous function of a `DispatchedMessage` or a `Dispatcher`; one that is an asynchronous
     context manager is entered and left with the relay. Settings are those of `RelaySettings`, as keywords. ``connect``
-    is passed to ``asyncpg.connect``. ``observers`` are told what happens, beside the log. While the relay runs it also
-    deletes what was published longer ago than the ``cleaner``'s retention, 7 days by default; None leaves all of it.
-    Every 15 s, or as ``monitor`` says, it looks at how its tables stand, for its observers and `health`; None: never.
+    is passed to ``asyncpg.connect``. ``observers`` are notified of what happens, beside the log. While the relay runs
+    it also deletes what was published longer ago than the ``cleaner``'s retention, 7 days by default; None leaves all
+    of it. Every 15 s, or as ``monitor`` says, it checks how its tables stand, for its observers and `health`; None:
+    never.
 
     A relay can be started again after it has stopped. It belongs to the event loop it was started on.
     """
@@ -91,9 +92,9 @@ class Relay:
         return RelayState.STOPPED if self._run is None else self._run.state
 
     def health(self, limits: HealthLimits = _LIMITS) -> Health:
-        """Whether the relay lives, can do its work and keeps up, at once and without asking the database.
+        """Say whether the relay lives, can do its work and keeps up, at once and without asking the database.
 
-        The figures are those of its last look at the tables. For a probe that an orchestrator or a balancer calls.
+        The figures are those of its last check of the tables. For a probe that an orchestrator or a balancer calls.
         """
         task = self._task
         ended = None if task is None or not task.done() or task.cancelled() else task.exception()
@@ -102,7 +103,7 @@ class Relay:
     async def start(self) -> None:
         """Start in the background and return once the relay is running; raises what keeps it from starting.
 
-        When it is stopped meanwhile, that is `RelayFailed`: whoever gets past this call has a relay that ran.
+        When it is stopped meanwhile, that is `RelayFailed`: past this call you have a relay that ran.
         """
         run = self._begin()
         self._task = task = asyncio.create_task(run.main(), name="outbox-relay")
@@ -119,7 +120,7 @@ class Relay:
             raise
 
     async def stop(self, grace: float = DEFAULT_GRACE) -> None:
-        """Stop claiming, let what is in dispatch end, record it, give the rest back; back within ``grace`` + 1 s.
+        """Stop claiming, let what is in dispatch end, record it, release the rest; back within ``grace`` + 1 s.
 
         Does nothing when the relay is not running. A second call with a shorter grace shortens the first.
         """
@@ -171,7 +172,7 @@ class Relay:
         """Deliver until nothing is due any more and return how many messages were published: for tests.
 
         Raises TimeoutError when that takes longer than ``timeout`` seconds: what is in dispatch then has a second to
-        end. When the only destination is away it returns: what is left is not due before that is tried again.
+        end. When the only destination is unavailable it returns: what is left is not due before that is tried again.
         """
         check_seconds("timeout", timeout)
         run = self._begin()
@@ -210,8 +211,8 @@ class Relay:
                 f"this relay is already {self._run.state.value}; one object runs once at a time"
             )
         store, monitor = self._make_store(), self._maintenance.monitor
-        looks_every = monitor.interval if monitor is not None and isinstance(store, Kept) else None
-        self._vitals = Vitals(self.tables, self.settings, looks_every)
+        measured_every = monitor.interval if monitor is not None and isinstance(store, Kept) else None
+        self._vitals = Vitals(self.tables, self.settings, measured_every)
         self._task = None
         self._run = Run(
             self.tables,
@@ -271,14 +272,14 @@ def _callables(observers: Sequence[Observer]) -> Sequence[Observer]:
     for observer in observers:
         if inspect.iscoroutinefunction(observer) or inspect.iscoroutinefunction(type(observer).__call__):
             raise ConfigError(
-                f"observer {getattr(observer, '__qualname__', type(observer).__qualname__)} is asynchronous, and nobody"
-                " would wait for it: observers are plain functions; put what takes time into a queue of yours"
+                f"observer {getattr(observer, '__qualname__', type(observer).__qualname__)} is asynchronous, and the"
+                " relay would not wait for it: observers are plain functions; put what takes time into a queue of yours"
             )
     return observers
 
 
 def _with_log(observers: Sequence[Observer]) -> Sequence[Observer]:
-    """The log is always among those who are told; whoever brings one decides how it is written."""
+    """The observers, with the log among them; a caller that brings its own decides how it is written."""
     logs = any(isinstance(observer, LoggingObserver) for observer in observers)
     return tuple(observers) if logs else (LoggingObserver(), *observers)
 

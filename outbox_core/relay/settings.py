@@ -10,13 +10,13 @@ from typing import Final, Literal
 from outbox_core.errors import ConfigError
 
 _LARGEST: Final = {"int": 2**31 - 1, "float": 366 * 24 * 3600}
-"""What the database and its clock can work with: counts of 31 bits, durations of a year."""
+"""The most that the database and its clock can work with: counts of 31 bits, durations of a year."""
 _BETWEEN: Final = {
     "database_timeout": (0.01, 3600.0),
     "takeover": (0.5, 3600.0),
     "poll_interval": (0.001, 3600.0 * 24),
 }
-"""What can work at all, in seconds: below, nothing is done in time; above, nobody notices that something is lost."""
+"""The range that can work at all, in seconds: below, nothing is done in time; above, a loss is not noticed."""
 _POSITIVE: Final = frozenset(
     {
         "batch_size", "batch_bytes", "concurrency", "poll_interval", "lock_ttl", "max_attempts",
@@ -58,14 +58,14 @@ class RelaySettings:
     """A leader that has fallen silent for so long is replaced. Not shorter than ``database_timeout``."""
     on_published: Literal["mark", "delete"] = "mark"
     on_dead: Literal["skip", "block"] = "skip"
-    """Whether the messages behind a dead one of the same key go on or wait. Relays side by side know no order, so that
-    nothing can wait there: ``"block"`` needs ``single_active``."""
+    """Decides whether the messages behind a dead one of the same key go on or wait. Relays side by side know no order,
+    so that nothing can wait there: ``"block"`` needs ``single_active``."""
 
     def __post_init__(self) -> None:
         problems = [
             problem for setting in fields(self) if (problem := self._flaw(setting.name, str(setting.type)))
         ]
-        # What does not fit together can only be told of values that make sense by themselves.
+        # Whether values fit together can only be checked when each makes sense by itself.
         if problems := problems or [*self._check_lease(), *self._check_takeover(), *self._check_order()]:
             raise ConfigError("; ".join(problems))
 

@@ -1,4 +1,4 @@
-"""What the tables of one run have in common."""
+"""Shared parts: what the tables of one run have in common."""
 
 from __future__ import annotations
 

@@ -22,11 +22,11 @@ class Backoff:
     """Gives a number from 0 to 1; injected by tests."""
 
     def delay(self, failures: int) -> float:
-        """Seconds to wait after so many failures; never negative, and never too large for a float."""
+        """Seconds to wait after the last of ``failures``; never negative, and never too large for a float."""
         exponent = min(max(failures - 1, 0), 64)
         return min(self.base * 2.0**exponent, self.cap) + self.jitter * self.random()
 
     def pause(self, failures: int) -> float:
-        """The same between two tries of the database, within bounds: however it is set, nobody spins; and leases run
-        out meanwhile, so a database that is back is noticed soon, however long it was away."""
+        """The same between two tries of the database, within bounds: however it is set, no loop spins; and leases run
+        out meanwhile, so a database that is back is noticed soon, however long it was unavailable."""
         return min(max(self.delay(failures), _SHORTEST_PAUSE), _LONGEST_PAUSE)

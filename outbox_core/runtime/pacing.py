@@ -42,14 +42,14 @@ class AdaptiveLimit:
 
 
 class Every:
-    """At most once in so many seconds. ``at`` is when it is due next."""
+    """At most once in ``seconds``. ``at`` is when it is due next."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.at = 0.0
 
     def due(self, now: float) -> bool:
-        """Whether it is time; if so, the next time is so many seconds from now."""
+        """Say whether it is time; if so, the next time is ``seconds`` from now."""
         if now < self.at:
             return False
         self.at = now + self.seconds
@@ -61,7 +61,7 @@ class Every:
 
 
 class Paced:
-    """The pause after something is so many times as long as that took, so that it never takes more than a share of the
+    """The pause after something is a multiple of how long that took, so that it never takes more than a share of the
     time.
 
     A check of everything is followed by a pause of 100 times its duration, but of no more than 5 seconds, unless it
@@ -73,7 +73,7 @@ class Paced:
         self.at = 0.0
 
     def ended(self, began: float, now: float) -> None:
-        """What began then is over: set when it is due next."""
+        """Set when it is due next: what began then is over."""
         took = now - began
         usual = min(_PAUSE_FACTOR * took, _USUAL_PAUSE_SECONDS)
         pause = max(_LEAST_PAUSE_SECONDS, usual, _LEAST_PAUSE_FACTOR * took)

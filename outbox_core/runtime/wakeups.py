@@ -1,4 +1,4 @@
-"""When to look for work: at once while it keeps coming, on a hint, and every so often in any case."""
+"""Wake-ups: when to check for work: at once while it keeps coming, on a hint, and every so often in any case."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import anyio
 from outbox_core.runtime import clock
 
 _EAGER_SECONDS: Final = 0.06
-"""Hints of a writing process come at most every 50 ms; what it commits in between is found by looking."""
+"""Hints of a writing process come at most every 50 ms; what it commits in between is found by checking."""
 _EAGER_PAUSE_SECONDS: Final = 0.001
 _EAGER_PARTS: Final = 8
-"""The pause between two looks is the one above or, if that is longer, one in so many parts of the time since work was
-found: what comes often is found at once, and what comes seldom is not looked for a thousand times a second."""
+"""The pause between two checks is the one above or, if that is longer, the time since work was found divided by this:
+what comes often is found at once, and what comes seldom is not looked for a thousand times a second."""
 
 
 class Wakeups:
@@ -49,12 +49,12 @@ class Wakeups:
 
     @property
     def idle(self) -> bool:
-        """Whether there has been neither work nor a hint lately."""
+        """True when there has been neither work nor a hint lately."""
         return clock.now() - self._stirred_at >= _EAGER_SECONDS
 
     async def wait(self, at_most: float, *, eager: bool = True) -> None:
-        """Wait for a hint, the next look or ``at_most`` seconds, whichever comes first. Only an ``eager`` one looks
-        more often than ``poll_interval`` says."""
+        """Wait for a hint, the next check or ``at_most`` seconds, whichever comes first. Only an ``eager`` wait is
+        shorter than ``poll_interval``."""
         now = clock.now()
         quiet = now - self._stirred_at
         calm = self.idle or not eager

@@ -82,10 +82,10 @@ def test_nobody_leading_is_a_reason_once_an_election_should_be_over(clock: Clock
     assert verdict(observed).reasons == ()
     clock.now += 20
     observed(events.Measured(TABLE, status(leader=False)))
-    assert verdict(observed).reasons == (f"{TABLE}: nobody leads",)
+    assert verdict(observed).reasons == (f"{TABLE}: no relay leads",)
     assert verdict(observed).ready
     observed(events.Measured(TABLE, replace(status(), leader=Leadership(1, "h", 30.0))))
-    assert verdict(observed).reasons == (f"{TABLE}: nobody leads",)
+    assert verdict(observed).reasons == (f"{TABLE}: no relay leads",)
     observed(events.LeaderGained(TABLE, 2))
     assert verdict(observed).reasons == ()
 
@@ -96,7 +96,7 @@ def test_nobody_leading_stays_a_reason_from_one_look_to_the_next(clock: Clock, i
     clock.now += interval
     observed(events.Measured(TABLE, status(leader=False)))
     clock.now += interval + 1
-    assert f"{TABLE}: nobody leads" in verdict(observed).reasons
+    assert f"{TABLE}: no relay leads" in verdict(observed).reasons
     clock.now += 10  # that look failed, and nobody knows
     assert verdict(observed).reasons == ()
 
@@ -164,7 +164,7 @@ def test_a_destination_that_is_away_is_a_reason_and_no_more(clock: Clock) -> Non
     clock.now += 12
     observed(events.BreakerOpened(OTHER, "kafka", "E", 1.0))
     found = verdict(observed)
-    assert (found.ready, found.reasons) == (True, ("kafka is away since 12 s",))
+    assert (found.ready, found.reasons) == (True, ("kafka has been unavailable for 12 s",))
     observed(events.BreakerClosed(OTHER, "kafka", 12.0))
     assert verdict(observed).reasons == ()
 

@@ -138,15 +138,15 @@ def test_takeovers_that_can_work_are_taken(settings: dict[str, Any]) -> None:
         (
             {"observers": [_nowhere]},
             (
-                "observer _nowhere is asynchronous, and nobody would wait for it: observers are plain functions; put"
-                " what takes time into a queue of yours"
+                "observer _nowhere is asynchronous, and the relay would not wait for it: observers are plain functions;"
+                " put what takes time into a queue of yours"
             ),
         ),
         (
             {"observers": [_Later()]},
             (
-                "observer _Later is asynchronous, and nobody would wait for it: observers are plain functions; put what"
-                " takes time into a queue of yours"
+                "observer _Later is asynchronous, and the relay would not wait for it: observers are plain functions;"
+                " put what takes time into a queue of yours"
             ),
         ),
     ],

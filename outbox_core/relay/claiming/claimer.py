@@ -35,7 +35,7 @@ _AHEAD: Final = 3
 """Claims' worth of rows that may be in flight when the next is sent: one is being dispatched, the others recorded."""
 _TICK_SECONDS: Final = 0.25
 _SLOW_SECONDS: Final = 1.0
-"""A key whose messages wait for each other for so long is not claimed any more until they are resolved."""
+"""A key whose messages wait for each other this long is not claimed any more until they are resolved."""
 _MAX_RECHECKED: Final = 500
 
 
@@ -74,7 +74,7 @@ class Claimer:
         self._admission = admission
         self._executor = ClaimExecutor(table, shared, keys=keys, watermarks=watermarks, scan=scan)
         self._key_limits = ClaimLimits(settings)
-        """Of claims of held keys."""
+        """Limits of claims of held keys."""
         self._tick = Every(_TICK_SECONDS)
         self._session_check = Every(settings.lock_ttl / 2)
         self._recheck_limit = AdaptiveLimit(_MAX_RECHECKED, most=_MAX_RECHECKED)
@@ -118,7 +118,7 @@ class Claimer:
         await self._wakeups.wait(wake - clock.now(), eager=hurry)
 
     async def back_off(self, error: StorageError, failures: int) -> None:
-        """Wait a while after a round that failed, as so many before it, and then check everything anew."""
+        """Wait a while after the last of ``failures`` failed rounds in a row, and then check everything anew."""
         delay = self._backoff.pause(failures)
         self._observers.notify(Reconnecting(self._table, str(error), delay))
         self._tick.reset()
@@ -163,7 +163,7 @@ class Claimer:
         return leads and not self._shutdown.requested and not self._destinations.all_blocked
 
     def _has_room(self) -> bool:
-        """Whether more may be claimed. What waits for a destination that does not answer takes no other's room."""
+        """True when more may be claimed. What waits for a destination that does not answer takes no other's room."""
         self._passed_over = ()
         ahead = _AHEAD * max(self._scan.limits.rows.value, self._settings.batch_size)
         if self._in_flight.has_room(0 if self._executor.suspects_crash else ahead):

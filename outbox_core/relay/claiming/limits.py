@@ -24,7 +24,7 @@ _MOST_SPAN: Final = 4_000_000
 _REMEMBERED_SECONDS: Final = 60.0
 _MOST_TIMEOUTS: Final = 2
 _QUICK: Final = 1 / 20
-"""Of the time that a statement has: a claim that took less may read further."""
+"""A share of the time that a statement has: a claim that took less may read further."""
 
 
 class ClaimLimits:
@@ -36,7 +36,7 @@ class ClaimLimits:
         """Rows to ask for."""
         self._span = AdaptiveLimit(_FIRST_SPAN, least=_LEAST_SPAN, most=_MOST_SPAN, shrink_by=4)
         self._bounded = False
-        """Whether the span counts: everything there is was too much."""
+        """True when the span counts: everything there is was too much."""
         self._max_bytes = settings.batch_bytes
         self._quick_seconds = _QUICK * settings.database_timeout
         self._timeouts = 0
@@ -44,7 +44,7 @@ class ClaimLimits:
 
     @property
     def span(self) -> int | None:
-        """Due rows that a claim may pass, whoever has them and wherever they go; None: all there are."""
+        """Due rows that a claim may pass, leased or not and wherever they go; None: all there are."""
         return self._span.value if self._bounded else None
 
     @span.setter
@@ -53,7 +53,7 @@ class ClaimLimits:
 
     @property
     def too_far(self) -> bool:
-        """Whether claims were broken off one after another, though each asked for less than the one before."""
+        """True when claims were broken off one after another, though each asked for less than the one before."""
         return self._timeouts >= _MOST_TIMEOUTS
 
     async def end(self, store: Store, table: TableName, since: Place) -> Place:
@@ -65,7 +65,7 @@ class ClaimLimits:
         return END if end is None or end <= since else end
 
     def claimed(self, batch: Batch, seconds: float) -> None:
-        """A claim came to its end in so many seconds."""
+        """A claim came to its end after ``seconds``."""
         self._timeouts = 0
         self._set_rows(batch)
         if self._bounded and seconds < self._quick_seconds:
@@ -90,7 +90,7 @@ class ClaimLimits:
                 self._bounded = True
 
     def learn(self, other: ClaimLimits) -> None:
-        """What others have found to be too far is too far."""
+        """Take over what others have found to be too far."""
         if not self._bounded and other.span is not None:
             self.span, self._remembered_until = other.span, other._remembered_until
 

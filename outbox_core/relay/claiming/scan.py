@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SLACK: Final = timedelta(milliseconds=500)
 """A process may be held up for this long between a tick's clock and its snapshot, or a transaction id and a stamp."""
 _SLICE_COST: Final = 4
-"""A slice of no use is followed by so many times its own duration without one."""
+"""A slice of no use is followed by a pause: its own duration times this."""
 
 
 class ReadPosition:
@@ -88,17 +88,18 @@ class ReadPosition:
 
     @property
     def is_behind(self) -> bool:
-        """Whether claims that read on have been further already."""
+        """True when claims that read on have been further already."""
         return self.place < self._new
 
     def skip(self) -> None:
-        """What lies behind cannot be read in time: read on from what is new, and leave the rest to rescans. If that
-        cannot be read, either, from what is newest."""
+        """Read on from what is new, and leave the rest to rescans: what lies behind cannot be read in time. If that
+        cannot be read, either, read on from what is newest."""
         self.place = max(self.place, self._new if self.is_behind else self._base)
 
     @property
     def _new(self) -> Place:
-        """What came while nothing could be read is new, too: it must not wait for a rescan of all that lies before."""
+        """Where the new begins. What came while nothing could be read is new, too: it must not wait for a rescan of all
+        that lies before."""
         return min(self._furthest, self._base)
 
 
@@ -199,7 +200,7 @@ class Rescans:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What one claim reads: from ``since`` on, within ``limits``; a slice of a ``rescan``, or on from ``position``."""
+    """The range of a claim: from ``since`` on, within ``limits``; a slice of a ``rescan``, or on from ``position``."""
 
     since: Place
     position: Place
@@ -215,11 +216,11 @@ class Scan:
         self._position = ReadPosition()
         self._rescans = Rescans(settings)
         self.limits = ClaimLimits(settings)
-        """Of claims that read on."""
+        """Limits of claims that read on."""
 
     @property
     def is_rescanning(self) -> bool:
-        """Whether a rescan is under way: what lies before its end is not read yet."""
+        """True when a rescan is under way: what lies before its end is not read yet."""
         return self.next_slice() < inf
 
     def next_slice(self) -> float:
@@ -227,7 +228,7 @@ class Scan:
         return self._rescans.next_slice()
 
     def next_range(self, now: float, *, from_beginning: bool = False) -> Range:
-        """What the next claim reads: on from the position, or a slice of a rescan, by turns. A claim that reads
+        """Choose what the next claim reads: on from the position, or a slice of a rescan, by turns. A claim that reads
         ``from_beginning`` is no rescan's."""
         rescan = None if from_beginning else self._rescans.in_turn(now)
         position = self._position.sent()
@@ -259,7 +260,7 @@ class Scan:
             self._position.skip()
 
     def skip(self) -> None:
-        """What lies behind cannot be read in time: read on from what is new."""
+        """Read on from what is new: what lies behind cannot be read in time."""
         self._position.skip()
 
     def ticked(self, tick: Tick) -> None:

@@ -32,7 +32,7 @@ class UnreadableRows:
 
     @property
     def suspected(self) -> bool:
-        """Whether there is a row to search for."""
+        """True when there is a row to search for."""
         return self._failed is not None
 
     def claimed(self, claim: Claim, keys: Mapping[KeyId, int], leased: Leased) -> None:

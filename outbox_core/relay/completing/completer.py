@@ -41,7 +41,7 @@ did wait."""
 _logger: Final = logging.getLogger("outbox_core.relay")
 _TEMPORARY: Final = (StorageUnavailable, StorageTimeout)
 _OF_ALL_ROWS: Final = (*_TEMPORARY, PermissionDenied, SchemaMissing)
-"""No row is to blame for these, and a person will fix them: a right taken away by mistake, too, is given back."""
+"""No row is to blame for these, and a person will fix them: a right taken away by mistake, too, is granted again."""
 
 
 class WriteLimit:
@@ -58,7 +58,7 @@ class WriteLimit:
         return self._limit.value
 
     def too_many(self, count: int, seconds: float) -> None:
-        """So many were not written in so many seconds."""
+        """A write of ``count`` verdicts did not end within ``seconds``."""
         self._limit.shrink(count)
         self._too_long = seconds
         self._retry_at = clock.now() + _RETRY_SECONDS
@@ -72,7 +72,7 @@ class WriteLimit:
 
 
 class _Turn(Enum):
-    """What is written next: the batch that gathered, then deferred writes that are due; then a round is over."""
+    """The order of writes: the batch that gathered, then deferred writes that are due; then a round is over."""
 
     GATHERED = 1
     DEFERRED = 2
@@ -92,10 +92,10 @@ class Completer:
         self._delete = settings.on_published == "delete"
         self._restamp = not settings.single_active
         self._patience = settings.database_timeout / _LOCK_WAITS
-        """A write that fails after so many seconds has waited for something."""
+        """A write that fails after more seconds than this has waited for something."""
         self._gathering = VerdictBatch()
         self._writing: list[VerdictBatch] = []
-        """What is being written, the last of them first."""
+        """Batches that are being written, the last of them first."""
         self._began: float | None = None
         """When the present try of the batch that is being written began."""
         self._longest = 0.0
@@ -114,7 +114,7 @@ class Completer:
         self.refusal: StorageError | None = None
 
     def publish(self, row: Delivery, seconds: float) -> None:
-        """The broker has acknowledged the row, so many seconds after it was handed to the dispatcher."""
+        """The broker has acknowledged the row, ``seconds`` after it was handed to the dispatcher."""
         batch = self._gathering
         batch.seconds.append(seconds)
         batch.published.append(row)
@@ -224,7 +224,7 @@ class Completer:
             self._writing.pop()
 
     async def _makes_way(self, batch: VerdictBatch, error: StorageError, seconds: float) -> bool:
-        """Whether a batch that was not written is another one now: without rows that hold up others, or smaller."""
+        """True when a batch that was not written is another one now: without rows that hold up others, or smaller."""
         found = await self._deferred.defer_locked(batch)
         held_up = found is False and isinstance(error, _TEMPORARY) and seconds >= self._patience
         self._held_up = self._held_up + 1 if held_up else 0

@@ -44,7 +44,7 @@ class DeferredWrites:
 
     @property
     def has_slow_due(self) -> bool:
-        """Whether a slow one may be tried now."""
+        """True when a slow one may be tried now."""
         return bool(self._slow) and clock.now() >= self._next_retry
 
     def changed(self) -> list[Delivery] | None:
@@ -97,8 +97,8 @@ class DeferredWrites:
         return True
 
     async def due(self, *, stopping: bool) -> list[VerdictBatch]:
-        """What may be written now: all that is not locked any more, and one that was slow, for which a relay that is
-        ``stopping`` has no time."""
+        """Take what may be written now: all that is not locked any more, and one that was slow, for which a relay that
+        is ``stopping`` has no time."""
         now, due = clock.now(), list[VerdictBatch]()
         if self._locked and now >= self._next_check:
             self._next_check = now + LOCK_CHECK_SECONDS

@@ -43,7 +43,7 @@ away, and those after it may have another destination."""
 
 @dataclass(frozen=True, slots=True)
 class FailedDispatch:
-    """A row whose dispatch ended with an error, after so many seconds. ``shown`` is what is shown of the error."""
+    """A row whose dispatch ended with an error, after ``seconds``. ``shown`` is what is shown of the error."""
 
     row: Delivery
     error: BaseException
@@ -97,7 +97,7 @@ class Settlement:
             self._keys.succeeded(row)
 
     def shown_together(self, rows: Iterable[Delivery], outcomes: Sequence[Outcome]) -> dict[int, str]:
-        """What is shown of the errors that several rows got, one object for all, by the error's id. It quotes none of
+        """Find what is shown of errors that several rows got, one object for all, by the error's id. It quotes none of
         the rows: their tenants may differ."""
         found: dict[int, tuple[BaseException, list[bytes]]] = {}
         for row, outcome in zip(rows, outcomes, strict=True):
@@ -195,7 +195,7 @@ class Settlement:
             self._observers.notify(BreakerOpened(self._table, where.name, failed.shown, 0.0))
 
     def is_last(self, failed: FailedDispatch) -> bool:
-        """Whether a charged failure makes the row a dead letter."""
+        """True when a charged failure makes the row a dead letter."""
         return (
             isinstance(failed.error, PermanentError | ContentUnreadable)
             or failed.row.message.meta.attempts >= self._settings.max_attempts

@@ -32,7 +32,7 @@ class TimedOut:
 
     @property
     def is_excused(self) -> bool:
-        """Whether its destination is known to be unavailable, or was when this began. A poison suspect pays in any
+        """True when its destination is known to be unavailable, or was when this began. A poison suspect pays in any
         case."""
         breaker = self.destination.breaker
         unavailable = not breaker.is_closed or self.began < breaker.closed_at

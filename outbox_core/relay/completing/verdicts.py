@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a failed dispatch means for its row: it is rescheduled, or dead."""
+    """The verdict on a row whose dispatch failed: it is rescheduled, or dead."""
 
     row: Delivery
     error: str
@@ -26,7 +26,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What one step of the completer changed. ``rows`` are in flight no longer: resolved, lost or abandoned.
+    """The changes that one step of the completer made. ``rows`` are in flight no longer: resolved, lost or abandoned.
 
     ``released`` and ``abandoned`` are those of them that went back, or were left to the end of their leases.
     ``deferred`` are all rows whose writes are deferred now; None when that has not changed.
@@ -70,7 +70,7 @@ class VerdictBatch:
         return taken
 
     def beyond(self, most: int) -> VerdictBatch:
-        """Remove what there is after so many rows; a batch of that."""
+        """Remove what there is after the first ``most`` rows; a batch of that."""
         if len(self) <= most:
             return VerdictBatch()
         # By their places, not by their rows: a row may be in here twice, once for each of its leases.

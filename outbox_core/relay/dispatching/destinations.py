@@ -83,7 +83,7 @@ class Destination:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether a message for it is of no use just now: it is unavailable, or one message tries it."""
+        """True when a message for it is of no use just now: it is unavailable, or one message tries it."""
         return self.breaker.is_open or (self.breaker.is_half_open and self.gate.dispatching > 0)
 
     def dispatching(self) -> list[Delivery]:
@@ -91,7 +91,7 @@ class Destination:
         return [row for worker in self._workers() for row in worker.deliveries]
 
     def is_stuck(self, now: float) -> bool:
-        """Whether it has messages and has acknowledged none for a second."""
+        """True when it has messages and has acknowledged none for a second."""
         if not self.gate.dispatching:
             return False
         since = min((worker.since for worker in self._workers() if worker.deliveries), default=now)
@@ -159,7 +159,7 @@ class Destination:
 
     @property
     def probes(self) -> bool:
-        """Whether it can be asked: not if it does not hear its cancellation, and each asking abandons a task."""
+        """True when it can be asked: not if it does not hear its cancellation, and each asking abandons a task."""
         return self._probing is not None and len(self._abandoned_probes) < _MAX_ABANDONED_PROBES
 
     async def watch(self, probe_timeout: float) -> None:
@@ -208,7 +208,7 @@ class Destinations:
     def __init__(self, root: Dispatcher, backoff: Backoff, patience: float) -> None:
         self._root = root
         self.many: Final = isinstance(root, Routing)
-        """Whether there may be several."""
+        """True when there may be several."""
         self._backoff = backoff
         self._patience = patience
         self._by_topic: dict[str, Destination] = {}
@@ -240,7 +240,7 @@ class Destinations:
         return [topic for each in self._all() if each.is_blocked or each in more for topic in each.topics]
 
     def is_unavailable(self, topic: str) -> bool:
-        """Whether the destination of a topic is unavailable, as far as seen."""
+        """True when the destination of a topic is unavailable, as far as seen."""
         destination = self._by_topic.get(topic)
         return destination is not None and destination.is_open
 
@@ -250,22 +250,22 @@ class Destinations:
 
     @property
     def are_dispatching(self) -> bool:
-        """Whether a message is with a dispatcher."""
+        """True when a message is with a dispatcher."""
         return any(each.gate.dispatching for each in self._all())
 
     @property
     def all_unavailable(self) -> bool:
-        """Whether there is nowhere to dispatch to: a single destination, and it is unavailable."""
+        """True when there is nowhere to dispatch to: a single destination, and it is unavailable."""
         return not self.many and any(each.is_open for each in self._all())
 
     @property
     def all_blocked(self) -> bool:
-        """Whether nothing that is claimed could be dispatched just now: a single destination, and it is blocked."""
+        """True when nothing that is claimed could be dispatched just now: a single destination, and it is blocked."""
         return not self.many and any(each.is_blocked for each in self._all())
 
     @property
     def are_trying(self) -> bool:
-        """Whether a half-open trial is under way."""
+        """True when a half-open trial is under way."""
         return any(each.is_blocked and not each.is_open for each in self._all())
 
     async def watch(self, probe_timeout: float) -> None:

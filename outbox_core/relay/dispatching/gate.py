@@ -66,7 +66,7 @@ class Gate:
         self._waiting[pool] = None
 
     def holds_back(self, pool: SlotUser) -> bool:
-        """Whether a pool that waits here would get another no now."""
+        """True when a pool that waits here would get another no now."""
         if pool not in self._waiting:
             return False
         if self._quarantine.alone is not None:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from outbox_core.runtime.shutdown import Shutdown
 
 OPENING_SECONDS: Final = 8.0
-"""What a dispatcher has at least: longer than adapters try to connect, for which an unavailable broker is no error."""
+"""The least time to open: longer than adapters try to connect, for which an unavailable broker is no error."""
 CLOSING_SECONDS: Final = 0.9
-"""What closing has after the deadline of a stop."""
+"""The time for closing after the deadline of a stop."""
 _LONGEST_CLOSING_SECONDS: Final = 5.0
 _CANCELLED_GRACE: Final = 1.0
 _LEAST_SECONDS: Final = 0.1

@@ -67,7 +67,7 @@ class Worker:
         )  # fmt: skip
 
     def interrupted(self, task: asyncio.Task[None], timeout: float, *, stopping: bool) -> BaseException:
-        """What a cancellation meant: the deadline, or the end of the relay."""
+        """Say what a cancellation meant: the deadline, or the end of the relay."""
         if self.overdue:
             self.overdue = False
             task.uncancel()
@@ -185,7 +185,7 @@ class DispatchPool:
 
     def _ended(self, worker: Worker, task: asyncio.Task[None]) -> None:
         self.workers.pop(worker, None)
-        self._give_slot_back(worker)
+        self._return_slot(worker)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._shutdown.fail(error)
@@ -315,14 +315,14 @@ class DispatchPool:
     async def _rest(self, worker: Worker) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._idle.append((worker, waiter))
-        self._give_slot_back(worker)
+        self._return_slot(worker)
         try:
             await waiter
         except BaseException:
             self._idle = [idle for idle in self._idle if idle[0] is not worker]
             raise
 
-    def _give_slot_back(self, worker: Worker) -> None:
+    def _return_slot(self, worker: Worker) -> None:
         if worker.has_slot:
             worker.has_slot = False
             self._slots.give(self)
@@ -356,7 +356,7 @@ class DispatchPool:
         rows = worker.deliveries
         worker.deliveries = ()
         self.workers.pop(worker, None)
-        self._give_slot_back(worker)
+        self._return_slot(worker)
         now, error = clock.now(), DispatchTimeout(f"the dispatcher ignored {what}")
         for row in rows:
             self.destination.gate.leave(row)
@@ -451,7 +451,7 @@ class Pools:
 
     @property
     def are_dispatching(self) -> bool:
-        """Whether a message for one of its destinations is with a dispatcher, of this table or another."""
+        """True when a message for one of its destinations is with a dispatcher, of this table or another."""
         return any(each.gate.dispatching for each in self._pools)
 
     async def stop(self) -> None:

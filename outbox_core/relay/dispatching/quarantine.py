@@ -17,7 +17,7 @@ _YIELDING_SECONDS: Final = 0.1
 
 
 class Quarantine:
-    """What a destination knows of rows that may be to blame for its outages.
+    """All that a destination knows of rows that may be to blame for its outages.
 
         witness     dispatching when the breaker opened; once per lease
           │ confirmed: the broker was there after all (a probe or a message was acknowledged)
@@ -65,7 +65,7 @@ class Quarantine:
         return self._suspicions[row_id]
 
     def is_suspect(self, row_id: UUID) -> bool:
-        """Whether a row goes alone, and what it does is charged to it."""
+        """True when a row goes alone, and what it does is charged to it."""
         return self._suspicions[row_id] >= OPENINGS_OF_A_SUSPECT
 
     def forget(self, row_id: UUID) -> None:
@@ -96,9 +96,9 @@ class Quarantine:
         self._failed_trial_of = None
 
     def yields(self, table: str, now: float) -> bool:
-        """Whether a table leaves the trial to another one now."""
+        """True when a table leaves the trial to another one now."""
         return now < self._yields_until and table == self._failed_trial_of
 
     def is_yielding(self, now: float) -> bool:
-        """Whether any table does."""
+        """True when any table does."""
         return now < self._yields_until

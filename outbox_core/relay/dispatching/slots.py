@@ -21,7 +21,7 @@ class SlotUser(Protocol):
 
 
 class Slots:
-    """Users take one slot for each dispatch and give it back after it.
+    """Users take one slot for each dispatch and return it after it.
 
     ``shared`` slots are never all one party's: it takes more only while a third of what it then has stays free, so that
     a destination that hangs leaves room for the others, known or not. Alone it comes to three quarters of all slots,
@@ -52,7 +52,7 @@ class Slots:
         return True
 
     def give(self, user: SlotUser) -> None:
-        """Give a slot back; users that wait for one are woken, first come, first served."""
+        """Return a slot; users that wait for one are woken, first come, first served."""
         user.slots -= 1
         self._free += 1
         if self._shared:
@@ -63,7 +63,7 @@ class Slots:
                 other.wake()
 
     def wants_back(self, user: SlotUser) -> bool:
-        """Whether a user has to give a slot back after this dispatch, for another that waits and has fewer.
+        """True when a user has to return a slot after this dispatch, for another that waits and has fewer.
 
         It is woken again when its turn has come."""
         if not self._waiting:

@@ -1,7 +1,7 @@
-"""Order within a key: one message of a key at a time, lowest sequence first, and nobody overtakes a held one.
+"""Order within a key: one message of a key at a time, lowest sequence first, and none overtakes a held one.
 
 A key is *held* while its first message waits (backing off, delayed, leased elsewhere, dead and blocking). Claims pass
-over held keys; when the wait is over the key is followed: its first message alone, then more and more of them.
+over held keys; when the wait is over the key is requested: its first message alone, then more and more of them.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ if TYPE_CHECKING:
 
 _WAITING: Final = Stage.WAITING  # for speed: the member of an enum is a slow attribute
 MAX_HELD_IN_CLAIM: Final = 20_000
-"""Held keys that a claim is told to pass over; rows of further ones are claimed and given back."""
+"""Held keys that a claim passes over; rows of further ones are claimed and released."""
 _FIRST_STEP: Final = 1
 _STEP_GROWTH: Final = 8
-_MAX_FOLLOWED: Final = 500
-_LOOK_SECONDS: Final = 0.25
+_MAX_REQUESTED: Final = 500
+_SLOW_CHECK_SECONDS: Final = 0.25
 _SOON: Final = 0.5
-"""Waits that end in so many seconds anyway are not worth a second look."""
+"""Waits that end this soon anyway are not worth a recheck."""
 
 
 class Key:
-    """What the relay knows of one key. Made for almost every row where keys are many, so it is written for speed."""
+    """The state of one key. Made for almost every row where keys are many, so it is written for speed."""
 
-    __slots__ = ("active", "firm", "fresh", "id", "in_hand", "queue", "step", "wake")
+    __slots__ = ("active", "firm", "fresh", "id", "in_flight", "queue", "step", "wake")
 
     def __init__(self, key_id: KeyId) -> None:
         self.id = key_id
         self.fresh: list[Delivery] = []
         """Rows just claimed, while it is seen whether they are in order."""
         self.queue: list[Delivery] = []
-        """Rows in hand that wait for the active one, by sequence."""
+        """Rows in flight that wait for the active one, by sequence."""
         self.active: Delivery | None = None
-        self.in_hand = 0
+        self.in_flight = 0
         """Rows whose lease is this relay's: queued, active, or with an outcome not yet on record."""
         self.wake: float | None = None
-        """When a held key may be followed; None when it is not held."""
+        """When a held key may be requested; None when it is not held."""
         self.firm = False
-        """Whether it is held for another reason than its first message's own time."""
+        """True when it is held for another reason than its first message's own time."""
         self.step = _FIRST_STEP
-        """Rows to ask for when the key is followed next."""
+        """Rows to ask for when the key is requested next."""
 
 
 class Keys:
-    """The keys of one table that have rows in hand or are held. Times are on the relay's monotonic clock."""
+    """The keys of one table that have rows in flight or are held. Times are on the relay's monotonic clock."""
 
     def __init__(self) -> None:
         self.ready: list[Delivery] = []
@@ -60,12 +60,12 @@ class Keys:
         self._held_count = 0
         self._turn = 0
         self._slow_rows = 0
-        self._next_look = 0.0
+        self._next_slow_check = 0.0
         self._parked: dict[Hashable, set[KeyId]] = {}
         """Keys whose first message waits for a destination that is unavailable."""
 
     def held(self) -> list[KeyId]:
-        """The keys a claim is to pass over."""
+        """The keys that a claim must pass over."""
         if not self._held_count:
             return []
         found = [key_id for key_id, key in self._keys.items() if key.wake is not None]
@@ -73,20 +73,20 @@ class Keys:
 
     @property
     def crowded(self) -> bool:
-        """Whether more keys are held than a claim can be told."""
+        """True when more keys are held than a claim can take."""
         return self._held_count > MAX_HELD_IN_CLAIM
 
     def holds(self, key_id: KeyId | None) -> bool:
-        """Whether a key is held, and so followed in its time."""
+        """True when a key is held, and so requested in its time."""
         key = None if key_id is None else self._keys.get(key_id)
         return key is not None and key.wake is not None
 
     def next_wake(self) -> float:
-        """When the next held key may be followed; infinity when none waits."""
+        """When the next held key may be requested; infinity when none waits."""
         while self._wakes:
             wake, key_id = self._wakes[0]
             key = self._keys.get(key_id)
-            if key is not None and key.wake == wake and not key.in_hand:
+            if key is not None and key.wake == wake and not key.in_flight:
                 return wake
             heapq.heappop(self._wakes)
         return inf
@@ -94,7 +94,7 @@ class Keys:
     def due(self, now: float, limit: int) -> dict[KeyId, int]:
         """Held keys whose time has come, with how many rows to ask for, ``limit`` rows in all."""
         wanted: dict[KeyId, int] = {}
-        while limit > 0 and len(wanted) < _MAX_FOLLOWED and self.next_wake() <= now:
+        while limit > 0 and len(wanted) < _MAX_REQUESTED and self.next_wake() <= now:
             _, key_id = heapq.heappop(self._wakes)
             if key_id in wanted:
                 continue
@@ -104,10 +104,10 @@ class Keys:
 
     def hold_slow(self, now: float, expire: float) -> int:
         """Hold keys whose next row has been waiting for another for a second, that is, whose lease will ``expire`` by
-        then: claims are to bring no more of these keys, and they are followed when the last row is done with. How many
-        rows wait in such keys, as of the last look."""
-        if now >= self._next_look:
-            self._next_look = now + _LOOK_SECONDS
+        then: claims must bring no more of these keys, and they are requested when the last row is done with. How many
+        rows wait in such keys, as of the last check."""
+        if now >= self._next_slow_check:
+            self._next_slow_check = now + _SLOW_CHECK_SECONDS
             slow = [key for key in self._keys.values() if key.queue and key.queue[0].expires <= expire]
             for key in slow:
                 if key.wake is None:
@@ -122,17 +122,17 @@ class Keys:
         found = [
             key_id
             for key_id, key in self._keys.items()
-            if key.wake is not None and key.wake > now + _SOON and not key.in_hand and not key.firm
+            if key.wake is not None and key.wake > now + _SOON and not key.in_flight and not key.firm
         ]
         first = self._turn if self._turn < len(found) else 0
         self._turn = first + limit
         return found[first : first + limit]
 
     def rechecked(self, asked: Iterable[KeyId], found: Mapping[KeyId, Predecessor], now: float) -> None:
-        """The first message of a waiting key was looked at again: it may be due sooner by now, or gone."""
+        """The first message of a waiting key was rechecked: it may be due sooner by now, or gone."""
         for key_id in asked:
             key = self._keys.get(key_id)
-            if key is None or key.wake is None or key.in_hand or key.firm:
+            if key is None or key.wake is None or key.in_flight or key.firm:
                 continue
             first = found.get(key_id)
             wait = 0.0 if first is None else inf if first.wait is None else first.wait
@@ -202,7 +202,7 @@ class Keys:
         if not claimed:
             self._forget_if_idle(key)
             return
-        key.in_hand += len(claimed)
+        key.in_flight += len(claimed)
         if len(claimed) == 1 and key.active is None and not key.queue:
             key.active = claimed[0]
             self.ready.append(key.active)
@@ -216,7 +216,7 @@ class Keys:
             self.ready.append(key.active)
 
     def retry(self, key_id: KeyId, now: float) -> None:
-        """Following the key did not work: do it again."""
+        """The request for the key did not work: do it again."""
         key = self._keys.get(key_id)
         if key is not None and key.wake is not None:
             self._hold(key, now)
@@ -226,8 +226,8 @@ class Keys:
         key = row.key
         if key is None or key.active is not row:
             return
-        if key.step < _MAX_FOLLOWED:
-            key.step = min(key.step * _STEP_GROWTH, _MAX_FOLLOWED)
+        if key.step < _MAX_REQUESTED:
+            key.step = min(key.step * _STEP_GROWTH, _MAX_REQUESTED)
         if key.queue:
             key.active = key.queue.pop(0)
             self.ready.append(key.active)
@@ -235,8 +235,8 @@ class Keys:
             key.active = None
 
     def failed(self, row: Delivery, wake: float, *, firm: bool = False) -> list[Delivery]:
-        """The active row waits until ``wake``, and its key with it, whether it was dispatched or leaves the hand
-        undispatched; the rows of the key to give back. A ``firm`` wait is not the row's own: it may well be due."""
+        """The active row waits until ``wake``, and its key with it, whether it was dispatched or leaves
+        undispatched; the rows of the key to release. A ``firm`` wait is not the row's own: it may well be due."""
         key = row.key
         if key is None:
             return []
@@ -259,16 +259,16 @@ class Keys:
             self.retry(key_id, now)
 
     def resolved(self, rows: Iterable[Delivery], now: float) -> None:
-        """The outcomes of rows are on record, or their leases are lost: they are no longer in hand."""
+        """The outcomes of rows are on record, or their leases are lost: they are no longer in flight."""
         for row in rows:
             key = row.key
             if key is None:
                 continue
-            key.in_hand -= 1
-            if key.in_hand:
+            key.in_flight -= 1
+            if key.in_flight:
                 continue
             if key.wake is not None:
-                # Everything asked for went through, or the wait was set before the row left: follow on when it is time.
+                # Everything asked for went through, or the wait was set before the row left: go on when it is time.
                 wake = max(key.wake, now) if key.step == _FIRST_STEP else now
                 self._hold(key, wake, firm=key.firm)
             self._forget_if_idle(key)
@@ -288,15 +288,15 @@ class Keys:
         self._forget_if_idle(key)
 
     def _forget_if_idle(self, key: Key) -> None:
-        if not key.in_hand and key.wake is None and not key.fresh:
+        if not key.in_flight and key.wake is None and not key.fresh:
             self._keys.pop(key.id, None)
 
 
 _LEAST_WAIT: Final = 0.05
-"""Of a key whose first message is due and yet not to be had: somebody holds a lock on it."""
+"""The wait of a key whose first message is due and cannot be claimed: another session holds a lock on it."""
 _DEAD_RECHECK: Final = 600.0
-"""When a key that a dead message blocks is followed in any case, which leases and releases a row. That the message was
-replayed or discarded is seen before, by the reviews of waiting keys, which write nothing."""
+"""When a key that a dead message blocks is requested in any case, which leases and releases a row. That the message was
+replayed or discarded is seen before, by the rechecks of waiting keys, which write nothing."""
 
 
 def _wait(first: Predecessor) -> float:

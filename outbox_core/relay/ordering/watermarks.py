@@ -1,14 +1,14 @@
-"""From where on a key has to be looked at for messages that come before others.
+"""Key watermarks: from where on a key has to be checked for messages that come before others.
 
-A claim looks itself, from a key's first message on, which is cheapest. But what was delivered stays in the key's index
-while somebody in the database holds an old snapshot, and a look then comes past all of it. So now and then claims leave
-the look to a statement of its own, which is timed. If that was dear they go on like that for a while, and the relay
-remembers how far each key has been looked at: its *floor*, the sequence up to which none of its messages is unresolved
-but those in hand.
+A claim checks itself, from a key's first message on, which is cheapest. But what was delivered stays in the key's index
+while another session of the database holds an old snapshot, and a check then comes past all of it. So now and then
+claims leave the check to a step of its own, which is timed. If that was expensive they go on like that for a while, and
+the relay remembers how far each key has been checked: its *watermark*, the sequence up to which none of its messages is
+unresolved but those in flight.
 
-Nor may one appear below it any more. Whoever can still commit a lower sequence holds a lock on the table, which every
-writer takes before it draws one and keeps until its end. So a floor is no higher than what had been drawn at the last
-look at the database, nor than what had been drawn before any of those began that were writing then.
+Nor may one appear below it any more. A session that can still commit a lower sequence holds a lock on the table, which
+every writer takes before it draws one and keeps until its end. So a watermark is no higher than what had been drawn at
+the last tick, nor than what had been drawn before any of those began that were writing then.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 _TRIAL_SECONDS: Final = 1.0
 _EXPENSIVE_SECONDS: Final = 60.0
-"""For how long claims leave the look to others before it is seen again what it would cost."""
+"""For how long claims leave the check to a step of its own before its cost is measured again."""
 _LEAST_EXPENSIVE: Final = 0.002
 _TRIALS: Final = 2
-"""So many in a row must have been dear: one may have been held up by something else."""
+"""Trials in a row that must have been expensive: one may have been held up by something else."""
 _MOST_KEYS: Final = 50_000
 FROM_FIRST_SECONDS: Final = 15.0
 """How often a requested key is checked from its first message on although it has a watermark."""
 
 
 class KeyWatermarks:
-    """Of the keys of one table. A key without one is looked at from its first message on, which is always right."""
+    """The watermarks of a table's keys. A key without one is checked from its first message on: always right."""
 
     def __init__(self) -> None:
         self._watermarks: dict[KeyId, int] = {}
@@ -44,9 +44,9 @@ class KeyWatermarks:
         self._drawn = 0
         """A sequence that has been drawn: the highest that was claimed."""
         self._drawn_before = 0
-        """The same at the last look at the database."""
+        """The same at the last tick."""
         self._writers: dict[str, int] = {}
-        """Who was writing at the last look, with what had been drawn before they were first seen."""
+        """Those that were writing at the last tick, with what had been drawn before they were first seen."""
         self._ceiling = 0
         self._expensive_until = 0.0
         self._next_trial = 0.0
@@ -54,12 +54,12 @@ class KeyWatermarks:
 
     @property
     def find_apart(self) -> bool:
-        """Whether the next claim is to leave the look to a statement of its own."""
+        """True when the next claim leaves the check to a step of its own."""
         return self.in_use or clock.now() >= self._next_trial
 
     @property
     def in_use(self) -> bool:
-        """Whether looks are dear, and watermarks are kept."""
+        """True when checks are expensive, and watermarks are kept."""
         return clock.now() < self._expensive_until
 
     def of(self, keys: Collection[KeyId]) -> dict[KeyId, int]:
@@ -70,7 +70,7 @@ class KeyWatermarks:
         return {key_id: watermarks[key_id] for key_id in keys if key_id in watermarks}
 
     def for_requests(self, keys: Collection[KeyId]) -> dict[KeyId, int]:
-        """The same for those that look for replayed ones, too, which may lie below: now and then each key is looked at
+        """The same for checks that must find replayed ones, too, which may lie below: now and then each key is checked
         from its first message on."""
         now = clock.now()
         watermarks = self.of(keys)
@@ -86,22 +86,22 @@ class KeyWatermarks:
         self._lowered.clear()
 
     def ticked(self, tick: Tick) -> None:
-        """Take in a look at the database, after which nothing was claimed yet."""
+        """Take a tick of the database in, after which nothing was claimed yet."""
         drawn = self._drawn_before
         self._writers = {writer: self._writers.get(writer, drawn) for writer in tick.writers}
         self._drawn_before = self._drawn
         self._ceiling = min(self._drawn, *self._writers.values()) if self._writers else self._drawn
 
     def drawn(self, sequence: int) -> None:
-        """Somebody has drawn a sequence, for it was claimed."""
+        """A sequence has been drawn, for it was claimed."""
         self._drawn = max(self._drawn, sequence)
 
-    def timed(self, claim_seconds: float, look_seconds: float) -> None:
-        """A claim and the look for what comes before its rows, each in a statement of its own, took so long."""
+    def timed(self, claim_seconds: float, check_seconds: float) -> None:
+        """A claim and the check for what comes before its rows, each in a step of its own, took this long."""
         if self.in_use:
             return
         now = clock.now()
-        if look_seconds < max(claim_seconds, _LEAST_EXPENSIVE):
+        if check_seconds < max(claim_seconds, _LEAST_EXPENSIVE):
             self._next_trial, self._expensive_trials = now + _TRIAL_SECONDS, 0
             self._watermarks.clear()
             self._next_from_first.clear()
@@ -111,13 +111,13 @@ class KeyWatermarks:
             self._expensive_until, self._expensive_trials = now + _EXPENSIVE_SECONDS, 0
 
     def verified(self, last: Mapping[KeyId, int], hidden: Mapping[KeyId, Predecessor]) -> None:
-        """Rows of these keys were claimed, up to these sequences, and this comes before them that is not in hand."""
+        """Rows of these keys were claimed, up to these sequences, and this comes before them that is not in flight."""
         for key_id, sequence in last.items():
             if key_id not in hidden and key_id not in self._lowered:
                 self._raise(key_id, min(sequence, self._ceiling))
 
     def lower(self, rows: Iterable[Delivery]) -> None:
-        """These rows are to go back: they will be unresolved, and not in hand."""
+        """These rows go back: they will be unresolved, and not in flight."""
         for row in rows:
             if row.key_id is not None:
                 self._lowered.add(row.key_id)
@@ -126,16 +126,16 @@ class KeyWatermarks:
                     self._watermarks[row.key_id] = below
 
     def forget(self) -> None:
-        """Somebody else may have led meanwhile, or another server taken over, which has not drawn as much."""
+        """Another relay may have led meanwhile, or another server taken over, which has not drawn as much."""
         self._watermarks.clear()
         self._writers.clear()
         self._drawn = self._drawn_before = self._ceiling = 0
 
-    def _raise(self, key_id: KeyId, floor: int) -> None:
+    def _raise(self, key_id: KeyId, sequence: int) -> None:
         known = self._watermarks.pop(
             key_id, 0
         )  # it goes to the end: who has not been seen for longest is first
-        self._watermarks[key_id] = max(known, floor)
+        self._watermarks[key_id] = max(known, sequence)
         if len(self._watermarks) > _MOST_KEYS:
             del self._watermarks[next(iter(self._watermarks))]
 

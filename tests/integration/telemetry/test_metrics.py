@@ -144,7 +144,7 @@ async def test_an_outage_and_its_backlog_show(bench: Bench) -> None:
         labels = {"table": TABLE}
         await until(lambda: registry.get_sample_value("outbox_pending", labels) == 5)
         assert registry.get_sample_value("outbox_breaker_open", {"destination": "broker"}) == 1
-        assert any("broker is away" in reason for reason in relay.health().reasons)
+        assert any("broker has been unavailable" in reason for reason in relay.health().reasons)
         reachable.set()
         await bench.settled()
         await until(lambda: bool(bench.heard.of(BreakerClosed)))
