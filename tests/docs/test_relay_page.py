@@ -6,7 +6,7 @@ import re
 from dataclasses import fields
 
 from outbox_core.record import State
-from outbox_core.relay.breaker import BreakerState
+from outbox_core.relay.dispatching.breaker import BreakerState
 from outbox_core.relay.settings import RelaySettings
 from tests.docs import markdown
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from outbox_core.relay.wakeups import Wakeups
+from outbox_core.runtime.wakeups import Wakeups
 from tests.simulation.loop import VirtualLoop
 
 POLL = 0.5

@@ -1,18 +1,15 @@
-"""Telling a broker that is away from a message that is bad."""
+"""The breaker: what counts as an outage, when it is tried again and what ends it."""
 
 from __future__ import annotations
-
-from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox_core.relay.breaker import BreakerState
+from outbox_core.relay.dispatching.breaker import BreakerState
 from tests.kit.deliveries import breaker
 
 PATIENCE = 30.0
-POISON, OTHER = uuid4(), uuid4()
 
 
 def test_three_timeouts_in_silence_are_an_outage() -> None:
@@ -44,23 +41,23 @@ def test_an_answered_probe_starts_the_count_again() -> None:
 
 def test_an_outage_is_news_once_and_ends_with_an_acknowledgement() -> None:
     subject = breaker(PATIENCE)
-    assert subject.open(10.0, ())
+    assert subject.open(10.0)
     assert subject.state == BreakerState.OPEN.value
-    assert not subject.open(10.5, ())
+    assert not subject.open(10.5)
     subject.half_open(0.0, answered=True)
     assert subject.state == BreakerState.HALF_OPEN.value
-    assert not subject.open(12.0, ())
+    assert not subject.open(12.0)
     assert subject.opened_at == 10.0
     subject.half_open(0.0, answered=True)
     assert subject.acknowledged(20.0)
     assert subject.state == BreakerState.CLOSED.value
     assert not subject.acknowledged(21.0)
-    assert subject.open(30.0, ())
+    assert subject.open(30.0)
 
 
 def test_tries_are_further_and_further_apart() -> None:
     subject = breaker(PATIENCE)
-    subject.open(0.0, ())
+    subject.open(0.0)
     waits = [subject.retry_at]
     for _ in range(10):
         subject.probe_failed(100.0)
@@ -68,75 +65,34 @@ def test_tries_are_further_and_further_apart() -> None:
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60]
     subject.half_open(0.0, answered=True)
     subject.acknowledged(200.0)
-    subject.open(300.0, ())
+    subject.open(300.0)
     assert subject.retry_at == 301.0
 
 
 @pytest.mark.parametrize(("answered", "last_wait"), [(True, 1.0), (False, 8.0)])
-def test_only_without_an_answer_each_try_in_vain_is_further_from_the_next(
+def test_only_without_an_answer_each_failed_trial_is_further_from_the_next(
     answered: bool, last_wait: float
 ) -> None:
     subject = breaker(PATIENCE)
-    subject.open(0.0, ())
+    subject.open(0.0)
     for _ in range(3):
         subject.half_open(0.0, answered=answered)
-        subject.open(100.0, {uuid4()})
+        subject.open(100.0)
     assert subject.retry_at == 100.0 + last_wait
 
 
-def test_a_row_at_three_openings_after_which_the_broker_answered_is_suspected() -> None:
+def test_an_answered_probe_of_a_broker_that_is_full_shows_nothing() -> None:
+    """Its next trial is later each time."""
     subject = breaker(PATIENCE)
-    for opening in range(3):
-        assert not subject.is_suspect(POISON), opening
-        subject.open(opening, {POISON})
-        subject.half_open(0.0, answered=True)
-    assert subject.is_suspect(POISON)
-    assert not subject.is_suspect(OTHER)
-    assert subject.suspects
-    subject.forget(POISON)
-    assert not subject.is_suspect(POISON)
-    assert not subject.suspects
-
-
-def test_a_probe_of_a_broker_that_says_it_takes_nothing_tells_nothing() -> None:
-    """It waits longer each time, and suspects nobody before another message has arrived."""
-    subject = breaker(PATIENCE)
-    waits = []
+    waits: list[float] = []
     for _ in range(6):
-        subject.open(0.0, {POISON}, told=True)
+        subject.open(0.0, broker_full=True)
         waits.append(subject.retry_at)
-        subject.half_open(0.0, answered=True)
+        assert not subject.half_open(0.0, answered=True)
+        assert not subject.probe_answered
     assert waits == [1, 2, 4, 8, 16, 32]
-    assert subject.suspicions_of(POISON) == 0
-    subject.acknowledged(0.0)
-    assert subject.suspicions_of(POISON) == 1
-    subject.open(0.0, {POISON})
-    subject.half_open(0.0, answered=True)
-    assert subject.suspicions_of(POISON) == 2
-
-
-def test_nobody_is_suspected_of_an_outage_that_lasts() -> None:
-    subject = breaker(PATIENCE)
-    subject.open(0.0, {OTHER})
-    for now in range(50):
-        subject.probe_failed(now)
-        subject.half_open(0.0, answered=False)
-        subject.open(now, {OTHER})
-    assert not subject.is_suspect(OTHER)
-
-
-def test_who_was_there_when_it_went_away_is_suspected_although_others_went_ahead_in_vain() -> None:
-    """Without a probe nothing answers before a delivery: until then it is one outage, however often it was tried."""
-    subject = breaker(PATIENCE)
-    for _ in range(3):
-        assert not subject.is_suspect(POISON)
-        subject.open(0.0, {POISON})
-        for _ in range(4):
-            subject.half_open(0.0, answered=False)
-            subject.open(0.0, {uuid4()})
-        subject.half_open(0.0, answered=False)
-        subject.acknowledged(0.0)
-    assert subject.is_suspect(POISON)
+    subject.open(0.0)
+    assert subject.half_open(0.0, answered=True)
 
 
 EVENTS = st.lists(
@@ -157,7 +113,7 @@ def test_whatever_happens_the_next_try_is_ahead_and_an_acknowledgement_closes(ev
         elif event == "timeout":
             subject.timed_out(now, now - PATIENCE)
         elif event == "open":
-            subject.open(now, {UUID(int=now)})
+            subject.open(now)
             assert subject.state == BreakerState.OPEN.value
         elif event == "probe failed" and subject.state is BreakerState.OPEN:
             subject.probe_failed(now)

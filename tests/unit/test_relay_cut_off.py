@@ -1,4 +1,4 @@
-"""A CancelledError that the relay did not cause is no stop: what ends for it is told, and never ends silently."""
+"""A CancelledError that the relay did not cause is no stop: what ends for it is reported, and never ends silently."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outbox_core.errors import RelayFailed
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
-from outbox_core.relay.lane import Lane
+from outbox_core.relay.ordering.admission import Admission
 from outbox_core.store import Claim, Lease, Leased, Tick
 from outbox_core.stores.memory.election import MemoryElection
 from outbox_core.table import TableName
@@ -24,11 +24,13 @@ from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
 SECONDS = 10.0
-TOLD = "a part of the relay ended with CancelledError: what it waited for was cancelled, and not by the relay"
+REPORTED = (
+    "a part of the relay ended with CancelledError: what it waited for was cancelled, and not by the relay"
+)
 
 
 class Cancelled(KeptStore):
-    """Waits, in whatever is named, for a task that somebody else cancels."""
+    """Waits, in the named parts, for a task that is cancelled from outside."""
 
     def __init__(self, *parts: str) -> None:
         super().__init__()
@@ -79,7 +81,7 @@ def relay_on(
 
 
 @pytest.mark.parametrize("part", ["tick", "heartbeat", "attend", "publish"])
-async def test_one_in_the_background_is_told_with_a_critical_record_and_leaves_nothing_leased(
+async def test_one_in_the_background_is_reported_by_a_critical_record_and_leaves_nothing_leased(
     part: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Of every table: the one whose outcomes could not be written keeps at most what it was just writing."""
@@ -104,7 +106,7 @@ async def test_one_in_the_background_is_told_with_a_critical_record_and_leaves_n
         with pytest.raises(RelayFailed) as raised:
             await relay.wait()
     assert isinstance(raised.value.__cause__, RelayFailed)
-    assert str(raised.value.__cause__).startswith(TOLD)
+    assert str(raised.value.__cause__).startswith(REPORTED)
     assert relay.state == "stopped"
     (record,) = [record for record in caplog.records if record.levelno == logging.CRITICAL]
     assert record.message == (
@@ -127,23 +129,23 @@ async def test_one_in_the_foreground_raises(form: Callable[[Relay], Awaitable[ob
     await put(store, Message("a.b.v1", 1))
     relay = relay_on(store, ignore)
     async with asyncio.timeout(SECONDS):
-        with pytest.raises(RelayFailed, match=f"^{TOLD}"):
+        with pytest.raises(RelayFailed, match=f"^{REPORTED}"):
             await form(relay)
     assert relay.state == "stopped"
     assert [row.published_at for row in rows(store)] == [None]
 
 
 @pytest.mark.parametrize("form", [Relay.drain, lambda relay: relay.run(signals=False)], ids=["drain", "run"])
-async def test_a_part_beside_the_claims_is_told_of_too(
+async def test_a_part_beside_the_claims_is_reported_too(
     form: Callable[[Relay], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def cut_off(lane: Lane) -> None:
+    async def cut_off(admission: Admission) -> None:
         raise asyncio.CancelledError("from elsewhere")
 
-    monkeypatch.setattr(Lane, "admit", cut_off)
+    monkeypatch.setattr(Admission, "run", cut_off)
     relay = relay_on(Cancelled(), ignore)
     async with asyncio.timeout(SECONDS):
-        with pytest.raises(RelayFailed, match=f"^{TOLD}"):
+        with pytest.raises(RelayFailed, match=f"^{REPORTED}"):
             await form(relay)
     assert relay.state == "stopped"
 
@@ -171,8 +173,8 @@ class Claimed(KeptStore):
 
 
 async def test_a_dispatcher_that_leaves_its_task_cancelled_keeps_no_row_behind_it() -> None:
-    """As libraries of timeouts do that cancel a task and do not take that back. The hand is full, so that no claim
-    comes to set another task to work."""
+    """As libraries of timeouts do that cancel a task and do not take that back. There is no room in flight, so
+    that no claim comes to set another task to work."""
     store, begun = Claimed(), dict[int, float]()
 
     async def dispatch(message: DispatchedMessage) -> None:

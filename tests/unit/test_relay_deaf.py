@@ -1,10 +1,10 @@
-"""Other people's code that ignores its cancellation keeps no relay."""
+"""Code that ignores its cancellation holds up no relay."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -14,7 +14,9 @@ from outbox_core.errors import BrokerUnavailable, DispatchTimeout
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Failed
-from outbox_core.relay import Relay, opening
+from outbox_core.relay import Relay
+from outbox_core.relay.dispatching.lifespan import opened
+from outbox_core.runtime.shutdown import Shutdown
 from outbox_core.stores.memory.store import MemoryStore
 from tests.kit.brokers import ManagedBroker
 from tests.kit.memory import OTHER, TABLE, put, rows
@@ -26,8 +28,8 @@ from tests.kit.waiting import quiet_for, until
 pytestmark = pytest.mark.asyncio
 
 
-class Deaf:
-    """Hears nothing while it is opened, probed or closed, whichever it is to be, until it is let go."""
+class Stubborn:
+    """Ignores its cancellation while it is opened, probed or closed, as said, until it is let go."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -39,16 +41,16 @@ class Deaf:
             raise BrokerUnavailable("refused")
 
     async def probe(self) -> None:
-        await self._hear_nothing("probe")
+        await self._ignore("probe")
 
-    async def __aenter__(self) -> Deaf:
-        await self._hear_nothing("opening")
+    async def __aenter__(self) -> Stubborn:
+        await self._ignore("opening")
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self._hear_nothing("closing")
+        await self._ignore("closing")
 
-    async def _hear_nothing(self, where: str) -> None:
+    async def _ignore(self, where: str) -> None:
         if where != self.where:
             return
         self.reached.set()
@@ -61,13 +63,13 @@ class Deaf:
 
 @pytest.mark.parametrize("where", ["probe", "closing"])
 async def test_a_relay_is_gone_in_its_time(where: str, caplog: pytest.LogCaptureFixture) -> None:
-    store, deaf = MemoryStore(), Deaf(where)
+    store, stubborn = MemoryStore(), Stubborn(where)
     await put(store, Message("a.b.v1", 1))
-    relay = Relay(lambda: store, table=TABLE, dispatcher=deaf, **QUICK)
+    relay = Relay(lambda: store, table=TABLE, dispatcher=stubborn, **QUICK)
     running = asyncio.create_task(relay.run(signals=False))
     try:
         if where == "probe":
-            await deaf.reached.wait()
+            await stubborn.reached.wait()
         else:
             await until(lambda: relay.state == "running")
         asked = time.monotonic()
@@ -77,38 +79,22 @@ async def test_a_relay_is_gone_in_its_time(where: str, caplog: pytest.LogCapture
         assert time.monotonic() - asked < 2.0
         assert relay.state == "stopped"
     finally:
-        deaf.let_go.set()
-    assert "ignored its cancellation and was left behind" in caplog.text
+        stubborn.let_go.set()
+    assert "ignored its cancellation and was abandoned" in caplog.text
 
 
 async def test_a_dispatcher_that_does_not_open_is_an_error_in_its_time(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     tune(monkeypatch, opening_seconds=0.3)
-    deaf = Deaf("opening")
+    stubborn = Stubborn("opening")
     try:
         async with asyncio.timeout(5.0):
             with pytest.raises(DispatchTimeout, match=r"did not start within 0\.3 s"):
-                await Relay(MemoryStore, table=TABLE, dispatcher=deaf, **QUICK).start()
+                await Relay(MemoryStore, table=TABLE, dispatcher=stubborn, **QUICK).start()
     finally:
-        deaf.let_go.set()
+        stubborn.let_go.set()
     assert "the opening of the dispatcher ignored its cancellation" in caplog.text
-
-
-class Told:
-    """What a relay would be told of its dispatcher."""
-
-    def __init__(self) -> None:
-        self.cancelled = 0
-        self.crashes: list[BaseException] = []
-
-    def cancel(self) -> None:
-        self.cancelled += 1
-
-    def opened(self, dispatcher: ManagedBroker, seconds: float = 1.0) -> AbstractAsyncContextManager[None]:
-        return opening.opened(
-            dispatcher, seconds, lambda began: began + 1.0, self.cancel, self.crashes.append
-        )
 
 
 async def test_it_is_opened_and_closed_in_one_task_and_what_is_raised_comes_through() -> None:
@@ -119,32 +105,32 @@ async def test_it_is_opened_and_closed_in_one_task_and_what_is_raised_comes_thro
 
     fussy = Fussy()
     with pytest.raises(OSError, match="cannot be closed"):
-        async with Told().opened(fussy):
+        async with opened(fussy, 1.0, Shutdown()):
             pass
     assert len(fussy.tasks) == 2
     assert fussy.tasks[0] is fussy.tasks[1]
 
 
 async def test_the_end_of_the_event_loop_does_not_close_it_before_the_relay_does() -> None:
-    """All tasks are cancelled at once then, the dispatcher's too: the relay is told, and closes it in its time."""
-    managed, told = ManagedBroker(), Told()
-    async with told.opened(managed):
+    """All tasks are cancelled at once then, the dispatcher's too: the relay stops, and closes it in its time."""
+    managed, shutdown = ManagedBroker(), Shutdown()
+    async with opened(managed, 1.0, shutdown):
         (keeper,) = [task for task in asyncio.all_tasks() if task.get_name() == "outbox-dispatcher"]
         keeper.cancel()
         await quiet_for(0.05, keeper.done)
-        assert (told.cancelled, len(managed.tasks)) == (1, 1)
-    assert (told.crashes, len(managed.tasks)) == ([], 2)
+        assert (shutdown.requested, len(managed.tasks)) == (True, 1)
+    assert (shutdown.error, len(managed.tasks)) == (None, 2)
 
 
-async def test_who_cancels_it_again_closes_it_and_that_is_a_crash() -> None:
-    managed, told = ManagedBroker(), Told()
-    async with told.opened(managed):
+async def test_to_cancel_it_again_closes_it_and_that_fails_the_relay() -> None:
+    managed, shutdown = ManagedBroker(), Shutdown()
+    async with opened(managed, 1.0, shutdown):
         (keeper,) = [task for task in asyncio.all_tasks() if task.get_name() == "outbox-dispatcher"]
         keeper.cancel()
         await quiet_for(0.05, keeper.done)
         keeper.cancel()
         await until(keeper.done)
-        assert [str(error) for error in told.crashes] == ["the dispatcher was closed by somebody else"]
+        assert str(shutdown.error) == "the dispatcher was closed, and not by the relay"
 
 
 @pytest.mark.parametrize("group", ["anyio", "asyncio"])
@@ -194,25 +180,25 @@ async def test_a_stop_in_the_moment_the_opening_ends_leaves_nothing_open() -> No
 async def test_what_opens_after_its_time_is_closed_and_not_used() -> None:
     class Late(ManagedBroker):
         async def __aenter__(self) -> ManagedBroker:
-            with suppress(asyncio.CancelledError):  # as if a broker that is away were no error
+            with suppress(asyncio.CancelledError):  # as if an unavailable broker were no error
                 await asyncio.Event().wait()
             return await super().__aenter__()
 
     late = Late()
     with pytest.raises(DispatchTimeout, match=r"did not start within 0\.1 s"):
-        async with Told().opened(late, 0.1):
+        async with opened(late, 0.1, Shutdown()):
             raise AssertionError("it is not open")
     assert len(late.tasks) == 2
 
 
-async def test_deaf_probes_do_not_pile_up_and_do_not_keep_an_outage_going() -> None:
+async def test_stubborn_probes_do_not_pile_up_and_do_not_keep_an_outage_going() -> None:
     """When it cannot be asked any more, a message is sent to see, as with a dispatcher that has no probe."""
 
-    class Back(Deaf):
-        probes, away = 0, True
+    class Back(Stubborn):
+        probes, unavailable = 0, True
 
         async def dispatch(self, message: DispatchedMessage, /) -> None:
-            if self.away:
+            if self.unavailable:
                 raise BrokerUnavailable("refused")
 
         async def probe(self) -> None:
@@ -224,7 +210,7 @@ async def test_deaf_probes_do_not_pile_up_and_do_not_keep_an_outage_going() -> N
     try:
         async with Relay(lambda: store, table=TABLE, dispatcher=back, observers=[heard], **QUICK):
             await until(lambda: len(heard.of(Failed)) >= 4)
-            back.away = False
+            back.unavailable = False
             await until(lambda: all(row.published_at is not None for row in rows(store)))
         assert back.probes == 3
     finally:

@@ -1,4 +1,4 @@
-"""What a run ends with is told, whatever else goes wrong while it ends; and it ends in the shortest time asked for."""
+"""A run reports what it ended with, whatever else goes wrong while it ends; and it ends in the shortest time asked for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from outbox_core.errors import RelayFailed
 from outbox_core.relay import Relay
-from outbox_core.relay.bounded import ended_within
+from outbox_core.runtime.supervision import ended_within
 from outbox_core.stores.memory.store import MemoryStore
 from tests.kit.brokers import ManagedBroker
 from tests.kit.memory import TABLE
@@ -44,7 +44,7 @@ async def test_an_error_of_the_closing_does_not_hide_what_ended_the_run(crash: b
     if crash:
         await until(lambda: relay.state == "running")
         assert relay._run is not None
-        relay._run._crashed(ZeroDivisionError("a bug"))
+        relay._run._shutdown.fail(ZeroDivisionError("a bug"))
     async with asyncio.timeout(5.0):
         with pytest.raises(ZeroDivisionError) as raised:
             await running
@@ -55,13 +55,13 @@ async def test_an_error_of_the_closing_does_not_hide_what_ended_the_run(crash: b
     assert "CANARY" not in note
 
 
-async def test_what_ends_a_run_in_the_foreground_is_raised_there_and_not_to_those_who_wait() -> None:
+async def test_what_ends_a_run_in_the_foreground_is_raised_there_and_not_in_wait() -> None:
     relay = relay_of(ManagedBroker())
     running = asyncio.create_task(relay.run(signals=False))
     await until(lambda: relay.state == "running")
     waiting = asyncio.create_task(relay.wait())
     assert relay._run is not None
-    relay._run._crashed(ZeroDivisionError("a bug"))
+    relay._run._shutdown.fail(ZeroDivisionError("a bug"))
     async with asyncio.timeout(5.0):
         with pytest.raises(ZeroDivisionError):
             await running
@@ -93,7 +93,7 @@ async def test_a_cancelled_run_logs_what_its_stop_ended_with(caplog: pytest.LogC
     assert "never retrieved" not in caplog.text
 
 
-async def test_a_task_that_fails_in_the_moment_its_waiter_is_cancelled_is_not_called_unlooked_at() -> None:
+async def test_a_task_that_fails_in_the_moment_its_waiter_is_cancelled_has_its_error_retrieved() -> None:
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
 
@@ -115,7 +115,7 @@ async def test_a_task_that_fails_in_the_moment_its_waiter_is_cancelled_is_not_ca
     assert complaints == []
 
 
-async def test_an_opening_that_is_cancelled_from_within_is_told_as_such() -> None:
+async def test_an_opening_that_is_cancelled_from_within_is_reported_as_such() -> None:
     class Cancelled(ManagedBroker):
         async def __aenter__(self) -> ManagedBroker:
             raise asyncio.CancelledError("a future of its own")

@@ -11,8 +11,8 @@ import pytest
 from outbox_core import observer as events
 from outbox_core.errors import ConfigError
 from outbox_core.relay.health import Health, HealthLimits, Vitals
+from outbox_core.relay.run import RelayState
 from outbox_core.relay.settings import RelaySettings
-from outbox_core.relay.state import RelayState
 from outbox_core.status import Count, Leadership
 from outbox_core.table import TableName
 from tests.kit.samples import TABLE, status

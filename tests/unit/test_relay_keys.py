@@ -1,4 +1,4 @@
-"""Order within a key: one message at a time, lowest sequence first, and nobody overtakes a held one."""
+"""Order within a key: one message at a time, lowest sequence first, and no message overtakes a held one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outbox_core.relay.keys import Keys
+from outbox_core.relay.ordering.keys import Keys
 from outbox_core.store import KeyId, Predecessor
-from tests.kit.deliveries import NIL, Delivery, delivery, key_order
+from tests.kit.deliveries import NIL, Delivery, batch, claim, delivery, key_order, leased
 
 
 def row(sequence: int, key: str | None = "k") -> Delivery:
@@ -23,13 +23,20 @@ def admit(
     keys: Keys,
     *rows: Delivery,
     hidden: Predecessor | None = None,
-    followed: dict[KeyId, int] | None = None,
+    requested: dict[KeyId, int] | None = None,
     now: float = 0.0,
     cut: bool = False,
 ) -> tuple[list[int], list[int]]:
     predecessors = {} if hidden is None else {(NIL, "k"): hidden}
-    ready, back = keys.admit(rows, predecessors, followed or {}, now, cut=cut)
-    return _sequences(ready), _sequences(back)
+    answer = batch(claim(), leased(rows, predecessors), keys=requested, full=cut)
+    released = keys.admit(answer, rows, now)
+    return _sequences(taken(keys)), _sequences(released)
+
+
+def taken(keys: Keys) -> list[Delivery]:
+    """The rows whose turn has come, as a pool takes them."""
+    rows, keys.ready = keys.ready, []
+    return rows
 
 
 def _sequences(rows: Sequence[Delivery]) -> list[int]:
@@ -39,12 +46,12 @@ def _sequences(rows: Sequence[Delivery]) -> list[int]:
 def test_one_of_a_key_goes_and_the_others_wait_for_it() -> None:
     keys, rows = key_order(), [row(1), row(2), row(3), row(4, "other"), row(5, None)]
     assert admit(keys, *rows) == ([5, 1, 4], [])
-    assert keys.succeeded(rows[0]) is rows[1]
-    assert keys.succeeded(rows[1]) is rows[2]
-    assert keys.succeeded(rows[2]) is None
+    for done, following in ((0, [rows[1]]), (1, [rows[2]]), (2, [])):
+        keys.succeeded(rows[done])
+        assert taken(keys) == following
 
 
-def test_a_failure_holds_its_key_and_gives_the_rest_back() -> None:
+def test_a_failure_holds_its_key_and_releases_the_rest() -> None:
     keys, rows = key_order(), [row(1), row(2), row(3)]
     admit(keys, *rows)
     assert keys.failed(rows[0], wake=10.0) == rows[1:]
@@ -69,17 +76,17 @@ def test_rows_claimed_while_their_key_was_being_held_go_back() -> None:
     assert admit(keys, row(2)) == ([], [2])
 
 
-def test_a_key_followed_to_its_end_is_free() -> None:
+def test_a_key_claimed_to_its_end_is_free() -> None:
     keys, first = key_order(), row(1)
     admit(keys, first)
     keys.failed(first, wake=1.0)
     keys.resolved([first], 0.5)
-    followed = keys.due(1.0, 100)
-    assert admit(keys, followed=followed, now=1.0) == ([], [])
+    requested = keys.due(1.0, 100)
+    assert admit(keys, requested=requested, now=1.0) == ([], [])
     assert keys.held() == []
 
 
-def test_as_many_keys_are_followed_at_a_time_as_are_asked_for() -> None:
+def test_as_many_keys_are_due_at_a_time_as_are_asked_for() -> None:
     """Each was held twice for the same time: when it failed, and when that was on record."""
     keys = key_order()
     for number in range(4):
@@ -95,32 +102,32 @@ def test_a_row_with_the_sequence_of_the_one_that_hides_goes_back() -> None:
     assert admit(key_order(), row(1), row(2), row(3), hidden=Predecessor(2, 5.0)) == ([1], [2, 3])
 
 
-def test_a_followed_key_of_which_nothing_came_waits_for_its_first_message() -> None:
-    """It was followed a moment too early, or somebody put its message off."""
+def test_a_requested_key_of_which_nothing_came_waits_for_its_first_message() -> None:
+    """It was claimed a moment too early, or an operator rescheduled its message."""
     keys, first = key_order(), row(1)
     admit(keys, first)
     keys.failed(first, 10.0)
     keys.resolved([first], 0.0)
     assert keys.due(10.0, 100) == {(NIL, "k"): 1}
-    admit(keys, hidden=Predecessor(1, 3.0), followed={(NIL, "k"): 1}, now=10.0)
+    admit(keys, hidden=Predecessor(1, 3.0), requested={(NIL, "k"): 1}, now=10.0)
     assert (keys.held(), keys.next_wake()) == ([(NIL, "k")], 13.0)
     keys.due(13.0, 100)
-    admit(keys, followed={(NIL, "k"): 1}, now=13.0)
+    admit(keys, requested={(NIL, "k"): 1}, now=13.0)
     assert keys.held() == []
 
 
-def test_a_key_is_followed_on_when_its_claim_was_cut_short() -> None:
+def test_a_key_is_claimed_on_when_its_claim_was_cut_short() -> None:
     keys, first = key_order(), row(1)
     admit(keys, first)
     keys.failed(first, wake=1.0)
     keys.resolved([first], 0.5)
-    followed = keys.due(1.0, 100)
-    assert admit(keys, followed=followed, now=2.0, cut=True) == ([], [])
+    requested = keys.due(1.0, 100)
+    assert admit(keys, requested=requested, now=2.0, cut=True) == ([], [])
     assert keys.held() == [(NIL, "k")]
-    assert keys.due(2.0, 100) == followed
+    assert keys.due(2.0, 100) == requested
 
 
-def test_a_key_that_succeeds_is_followed_by_more_and_more() -> None:
+def test_of_a_key_that_succeeds_more_and_more_is_claimed() -> None:
     keys = key_order()
     asked: list[int] = []
     first = row(1)
@@ -129,12 +136,12 @@ def test_a_key_that_succeeds_is_followed_by_more_and_more() -> None:
     keys.resolved([first], 0.0)
     sequence = 1
     for _ in range(4):
-        followed = keys.due(1.0, 10_000)
-        wanted = followed[NIL, "k"]
+        requested = keys.due(1.0, 10_000)
+        wanted = requested[NIL, "k"]
         asked.append(wanted)
         rows = [row(sequence + n) for n in range(wanted)]
         sequence += wanted
-        admit(keys, *rows, followed=followed, now=1.0)
+        admit(keys, *rows, requested=requested, now=1.0)
         for each in rows:
             keys.succeeded(each)
         keys.resolved(rows, 1.0)
@@ -149,38 +156,38 @@ def held_until(wake: float, *, firm: bool = False) -> Keys:
     return keys
 
 
-def test_a_key_whose_first_message_is_due_sooner_than_it_was_is_followed_sooner() -> None:
+def test_a_key_whose_first_message_is_due_sooner_than_it_was_is_claimed_sooner() -> None:
     keys = held_until(100.0)
     assert keys.waiting(0.0, 10) == [(NIL, "k")]
-    keys.reviewed([(NIL, "k")], {(NIL, "k"): Predecessor(1, 99.9)}, 0.0)
+    keys.rechecked([(NIL, "k")], {(NIL, "k"): Predecessor(1, 99.9)}, 0.0)
     assert keys.next_wake() == 100.0
-    keys.reviewed([(NIL, "k")], {(NIL, "k"): Predecessor(1, 5.0)}, 2.0)
+    keys.rechecked([(NIL, "k")], {(NIL, "k"): Predecessor(1, 5.0)}, 2.0)
     assert keys.next_wake() == 7.0
-    keys.reviewed([(NIL, "k")], {(NIL, "k"): Predecessor(1, None)}, 2.0)
+    keys.rechecked([(NIL, "k")], {(NIL, "k"): Predecessor(1, None)}, 2.0)
     assert keys.next_wake() == 7.0
-    keys.reviewed([(NIL, "k")], {}, 3.0)
+    keys.rechecked([(NIL, "k")], {}, 3.0)
     assert keys.due(3.0, 10) == {(NIL, "k"): 1}
 
 
-def test_a_key_that_a_dead_message_blocks_is_looked_at_and_not_claimed_again_and_again() -> None:
+def test_a_key_that_a_dead_message_blocks_is_rechecked_and_not_claimed_again_and_again() -> None:
     keys = key_order()
     assert admit(keys, row(2), hidden=Predecessor(1, None)) == ([], [2])
     assert keys.next_wake() > 60.0
     assert keys.waiting(1.0, 10) == [(NIL, "k")]
-    keys.reviewed([(NIL, "k")], {(NIL, "k"): Predecessor(1, None)}, 1.0)
+    keys.rechecked([(NIL, "k")], {(NIL, "k"): Predecessor(1, None)}, 1.0)
     assert keys.due(60.0, 10) == {}
-    keys.reviewed([(NIL, "k")], {}, 61.0)
+    keys.rechecked([(NIL, "k")], {}, 61.0)
     assert keys.due(61.0, 10) == {(NIL, "k"): 1}
 
 
-def test_a_key_that_waits_for_its_destination_is_not_looked_at_again() -> None:
+def test_a_key_that_waits_for_its_destination_is_not_rechecked() -> None:
     keys = held_until(100.0, firm=True)
     assert keys.waiting(0.0, 10) == []
-    keys.reviewed([(NIL, "k")], {}, 0.0)
+    keys.rechecked([(NIL, "k")], {}, 0.0)
     assert keys.next_wake() == 100.0
 
 
-def test_waiting_keys_are_looked_at_in_turn() -> None:
+def test_waiting_keys_are_rechecked_in_turn() -> None:
     keys = key_order()
     for number in range(5):
         head = row(number + 1, str(number))
@@ -224,34 +231,34 @@ class Table:
         due.sort(key=lambda kept: (kept.due, kept.row.message.meta.sequence))
         self._take(due[: self.random.choice((1, 3, 50))], {})
 
-    def follow(self) -> None:
-        followed = self.keys.due(self.now, 20)
+    def claim_keys(self) -> None:
+        requested = self.keys.due(self.now, 20)
         found: list[Kept] = []
-        for key_id, wanted in followed.items():
+        for key_id, wanted in requested.items():
             heads = [k for k in self.rows.values() if k.row.key_id == key_id and not k.done][:wanted]
             found.extend(kept for kept in heads if self._is_due(kept))
         few = found[: self.random.choice((1, 3, 50))]
-        self._take(few, followed, cut=len(few) < len(found))
+        self._take(few, requested, cut=len(few) < len(found))
 
     def _is_due(self, kept: Kept) -> bool:
         return not kept.done and kept.leased_in is None and kept.due <= self.now
 
-    def _take(self, taken: list[Kept], followed: dict[KeyId, int], *, cut: bool = False) -> None:
+    def _take(self, found: list[Kept], requested: dict[KeyId, int], *, cut: bool = False) -> None:
         self.claims += 1
-        for kept in taken:
+        for kept in found:
             kept.row = row(kept.row.message.meta.sequence, kept.row.message.meta.key)
             kept.leased_in = self.claims
-        rows = [kept.row for kept in taken]
+        rows = [kept.row for kept in found]
         last = {each.key_id: each for each in sorted(rows, key=lambda each: each.message.meta.sequence)}
         hidden = {
-            key_id: found
+            key_id: before
             for key_id, each in last.items()
-            if key_id is not None and (found := self._before(key_id, each)) is not None
+            if key_id is not None and (before := self._before(key_id, each)) is not None
         }
-        ready, back = self.keys.admit(rows, hidden, followed, self.now, cut=cut)
-        for each in back:
+        answer = batch(claim(), leased(rows, hidden), keys=requested, full=cut)
+        for each in self.keys.admit(answer, rows, self.now):
             self._kept(each).leased_in = None
-        for each in ready:
+        for each in taken(self.keys):
             self._dispatch(each)
 
     def _before(self, key_id: KeyId, last: Delivery) -> Predecessor | None:
@@ -283,9 +290,9 @@ class Table:
         each = self.active.pop(key_id)
         if ok:
             self._kept(each).done = True
-            following = self.keys.succeeded(each)
+            self.keys.succeeded(each)
             self.unrecorded.append(each)
-            if following is not None:
+            for following in taken(self.keys):
                 self._dispatch(following)
             return
         delay = self.random.choice((0.0, 1.0))
@@ -309,14 +316,16 @@ def test_never_two_of_a_key_never_out_of_order_and_never_stuck(seed: int) -> Non
     random = Random(seed)
     table = Table(random)
     for _ in range(120):
-        action = random.choice(("write", "write", "claim", "follow", "ok", "ok", "fail", "record", "wait"))
+        action = random.choice(
+            ("write", "write", "claim", "claim keys", "ok", "ok", "fail", "record", "wait")
+        )
         match action:
             case "write":
                 table.write()
             case "claim":
                 table.claim()
-            case "follow":
-                table.follow()
+            case "claim keys":
+                table.claim_keys()
             case "ok":
                 table.end(ok=True)
             case "fail":
@@ -326,7 +335,7 @@ def test_never_two_of_a_key_never_out_of_order_and_never_stuck(seed: int) -> Non
             case _:
                 table.now += random.choice((0.1, 1.0, 6.0))
     for _ in range(400):
-        table.follow()
+        table.claim_keys()
         table.claim()
         while table.active:
             table.end(ok=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -13,7 +12,7 @@ from outbox_core.errors import ConfigError
 from outbox_core.meta import DispatchedMessage
 from outbox_core.routes import MOST_ROUTERS
 from tests.kit.brokers import SilentBroker
-from tests.kit.deliveries import breaker, delivery, destination, destinations
+from tests.kit.deliveries import destinations
 from tests.kit.tuning import constant
 
 MOST_TOPICS: int = constant("most_topics")
@@ -35,18 +34,18 @@ class Parity:
 
 def test_a_topic_is_routed_once_and_topics_without_end_are_forgotten() -> None:
     router = Parity()
-    leaves = destinations(router)
-    assert leaves.of("a.1") is leaves.of("a.1")
+    found = destinations(router)
+    assert found.of("a.1") is found.of("a.1")
     assert router.asked == 1
     for number in range(3 * MOST_TOPICS):
-        assert leaves.of(f"orders.{number}").dispatcher is (router.odd if number % 2 else router.even)
-    known = leaves.of("a.1").topics | leaves.of("a.2").topics
+        assert found.of(f"orders.{number}").dispatcher is (router.odd if number % 2 else router.even)
+    known = found.of("a.1").topics | found.of("a.2").topics
     assert 0 < len(known) <= MOST_TOPICS + 2
-    assert leaves.of("orders.1") is leaves.of("a.1")
+    assert found.of("orders.1") is found.of("a.1")
 
 
 class Passing(SilentBroker):
-    """A router that hands everything to one other, or gives up in a test when it is asked without end."""
+    """A router that hands everything to one other, and fails the test when it is asked without end."""
 
     def __init__(self, name: str, to: object = None) -> None:
         self.name, self.to, self.asked = name, to, 0
@@ -113,73 +112,32 @@ def test_a_router_that_answers_with_something_to_be_awaited() -> None:
         destinations(Passing("late", later())).of("a")
 
 
-class Some:
-    """All that a destination knows of a row."""
-
-    def __init__(self) -> None:
-        self.id = uuid4()
-
-
-def test_others_are_told_when_nobody_has_to_be_alone_any_more() -> None:
-    leaf: Any = destinations(SilentBroker()).of("a")
-    suspect, before, after = Some(), Some(), Some()
-    for _ in range(3):
-        leaf.breaker.open(0.0, {suspect.id})
-        leaf.breaker.half_open(0.0, answered=True)
-        leaf.breaker.acknowledged(0.0)
-    told: list[str] = []
-    assert leaf.starts(before, 1.0)
-    assert not leaf.starts(suspect, 1.0)
-    assert not leaf.starts(after, 1.0), "it has to be alone first"
-    leaf.when_free(lambda: told.append("free"))
-    leaf.let_go([suspect])
-    assert told == ["free"]
-    assert leaf.starts(after, 1.0)
-
-
 @pytest.mark.asyncio
 async def test_why_probes_fail_is_logged_once_for_each_reason(caplog: pytest.LogCaptureFixture) -> None:
-    class Away(SilentBroker):
+    class Unprobeable(SilentBroker):
         why: BaseException | None = OSError("no route to amqp://user:CANARY@host")
 
         async def probe(self) -> None:
             if self.why is not None:
                 raise self.why
 
-    away = Away()
-    leaf = destinations(away).of("a")
+    broker = Unprobeable()
+    where = destinations(broker).of("a")
 
     async def said(why: BaseException | None) -> list[str]:
         caplog.clear()
-        away.why = why
-        assert [await leaf.probe(1.0) for _ in range(3)] == [why is None] * 3
+        broker.why = why
+        assert [await where.probe(1.0) for _ in range(3)] == [why is None] * 3
         return [record.message for record in caplog.records if record.levelname == "WARNING"]
 
     refused = OSError("no route to amqp://user:CANARY@host")
-    text = "the probe of Away failed: UNKNOWN.OSERROR OSError: no route to amqp://***@host"
-    leaf.open(0.0, frozenset())
+    text = "the probe of Unprobeable failed: UNKNOWN.OSERROR OSError: no route to amqp://***@host"
+    where.unavailable(0.0, ())
     assert await said(refused) == [text]
     assert await said(refused) == []
     assert len(await said(ValueError("no such user"))) == 1
     assert len(await said(asyncio.CancelledError())) == 1
     assert await said(None) == []
-    leaf.acknowledged(1.0)
-    leaf.open(2.0, frozenset())
+    where.acknowledged(1.0)
+    where.unavailable(2.0, ())
     assert await said(refused) == [text], "it is another outage"
-
-
-def test_one_that_is_there_at_an_opening_and_at_that_of_a_blind_try_is_seen_once_for_each_outage() -> None:
-    """Nobody answers yet when another goes ahead to see: that it fails, too, says no more than the first time."""
-    its_breaker, poison = breaker(1.0), uuid4()
-    leaf, seen = destination(its_breaker=its_breaker), list[bool]()
-    for _ in range(3):
-        hanging, first, second = delivery(row_id=poison), delivery(), delivery()
-        assert leaf.starts(hanging, 0.0)
-        leaf.open(0.0, [first])
-        its_breaker.half_open(0.0, answered=False)
-        leaf.open(0.0, [second])
-        its_breaker.half_open(0.0, answered=False)
-        leaf.acknowledged(0.0)
-        leaf.ended(hanging)
-        seen.append(its_breaker.is_suspect(poison))
-    assert seen == [False, False, True]

@@ -1,4 +1,4 @@
-"""Outcomes that are not on record yet are parted and put together, and none is lost or doubled by it."""
+"""Batches of verdicts are split and merged, and no verdict is lost or doubled by it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from outbox_core.relay.outcomes import Outcomes, Verdict
+from outbox_core.relay.completing.verdicts import Verdict, VerdictBatch
 from tests.kit.deliveries import delivery, leased_again
 
 
@@ -14,9 +14,9 @@ def verdict(sequence: int, error: str = "UNKNOWN.X no") -> Verdict:
     return Verdict(delivery(sequence), error, delay=1.0, refund=False, dead=False, seconds=0.1)
 
 
-def batch() -> Outcomes:
+def batch() -> VerdictBatch:
     """Two of each."""
-    return Outcomes(
+    return VerdictBatch(
         published=[delivery(1), delivery(2)],
         failed=[verdict(3), verdict(4)],
         released=[delivery(5), delivery(6)],
@@ -24,8 +24,8 @@ def batch() -> Outcomes:
     )
 
 
-def sequences(outcomes: Outcomes) -> list[int]:
-    return [row.message.meta.sequence for row in outcomes.rows]
+def sequences(verdicts: VerdictBatch) -> list[int]:
+    return [row.message.meta.sequence for row in verdicts.rows]
 
 
 def test_what_is_taken_is_there_and_not_here() -> None:
@@ -43,7 +43,7 @@ def test_a_part_may_have_been_written_if_the_whole_may(unsure: bool) -> None:
     whole.unsure = unsure
     taken = whole.take({whole.published[0].id})
     assert (whole.unsure, taken.unsure) == (unsure, unsure)
-    other = Outcomes()
+    other = VerdictBatch()
     other.add(taken)
     assert other.unsure is unsure
 
@@ -56,7 +56,7 @@ def test_unknown_rows_are_not_taken() -> None:
 
 
 def test_parts_add_up() -> None:
-    whole, parts = batch(), Outcomes()
+    whole, parts = batch(), VerdictBatch()
     before = list(whole.rows)
     for one in before:
         parts.add(whole.take({one.id}))
@@ -67,7 +67,7 @@ def test_parts_add_up() -> None:
 
 def test_parts_share_no_reasons() -> None:
     whole = batch()
-    taken, sum_ = whole.take({whole.released[0].id}), Outcomes()
+    taken, sum_ = whole.take({whole.released[0].id}), VerdictBatch()
     sum_.add(taken)
     taken.reasons.add("of the part")
     whole.reasons.add("of the whole")
@@ -87,24 +87,26 @@ def test_adding_leaves_the_other_as_it_is() -> None:
 
 def test_each_by_itself_is_all_of_them() -> None:
     whole = batch()
-    alone = list(whole.apart())
+    alone = list(whole.one_by_one())
     assert [sequences(one) for one in alone] == [[1], [2], [3], [4], [5], [6]]
     assert [one.reasons for one in alone if one.released] == [{"the relay stopped"}] * 2
 
 
 def test_errors_are_spelt_out_once() -> None:
-    outcomes = Outcomes(failed=[verdict(1, "kaputt → 中文 é"), verdict(2, "plain")], released=[delivery(3)])
-    before = outcomes.failed[0]
-    assert outcomes.spell_out()
-    assert [one.error for one in outcomes.failed] == ["kaputt \\u2192 \\u4e2d\\u6587 \\xe9", "plain"]
-    assert outcomes.failed[0].row is before.row
-    assert (outcomes.failed[0].delay, outcomes.failed[0].seconds) == (before.delay, before.seconds)
-    assert not outcomes.spell_out()
-    assert sequences(outcomes) == [1, 2, 3]
+    verdicts = VerdictBatch(
+        failed=[verdict(1, "kaputt → 中文 é"), verdict(2, "plain")], released=[delivery(3)]
+    )
+    before = verdicts.failed[0]
+    assert verdicts.spell_out()
+    assert [one.error for one in verdicts.failed] == ["kaputt \\u2192 \\u4e2d\\u6587 \\xe9", "plain"]
+    assert verdicts.failed[0].row is before.row
+    assert (verdicts.failed[0].delay, verdicts.failed[0].seconds) == (before.delay, before.seconds)
+    assert not verdicts.spell_out()
+    assert sequences(verdicts) == [1, 2, 3]
 
 
 def test_there_is_nothing_to_spell_out_where_nothing_failed() -> None:
-    assert not Outcomes(published=[delivery(1)], released=[delivery(2)]).spell_out()
+    assert not VerdictBatch(published=[delivery(1)], released=[delivery(2)]).spell_out()
 
 
 @pytest.mark.parametrize("most", range(8))
@@ -120,7 +122,7 @@ def test_what_is_beyond_so_many_is_there_and_not_here_in_order(most: int) -> Non
 def test_a_row_that_is_there_with_two_leases_is_parted_like_two(most: int) -> None:
     first, second = delivery(1), delivery(2)
     again = [leased_again(one) for one in (first, second)]
-    whole = Outcomes(published=[first, second, *again])
+    whole = VerdictBatch(published=[first, second, *again])
     rest = whole.beyond(most)
     assert (len(whole), len(rest)) == (most, 4 - most)
     assert [*whole.published, *rest.published] == [first, second, *again]

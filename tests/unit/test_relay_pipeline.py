@@ -13,7 +13,7 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Claimed
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
-from outbox_core.relay.admission import Admission
+from outbox_core.relay.ordering.admission import Admission
 from outbox_core.store import Claim, Leased
 from outbox_core.table import TableName
 from tests.kit.memory import KeptStore

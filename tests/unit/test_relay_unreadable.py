@@ -9,10 +9,9 @@ import pytest
 
 from outbox_core.errors import ContentUnreadable, StorageTimeout
 from outbox_core.identifiers import uuid7
-from outbox_core.relay.unreadable import Unreadable
+from outbox_core.relay.claiming.unreadable import UnreadableRows
 from outbox_core.store import Claim, KeyId, Place
-from outbox_core.stores.memory.store import MemoryStore
-from tests.kit.deliveries import claim
+from tests.kit.deliveries import claim, shared
 from tests.kit.memory import TABLE
 
 SINCE: Place = (datetime(2026, 5, 1, tzinfo=UTC), 7)
@@ -27,8 +26,8 @@ def claim_of(term: int = 3, limit: int = 1, blind: bool = False) -> Claim:
 
 
 def test_it_is_a_claim_of_its_own_in_the_present_term_and_passes_over_what_is_held_now() -> None:
-    """The failed one is to be undone, by its token; and it is over with its term."""
-    unreadable, failed = Unreadable(TABLE, MemoryStore()), claim_of()
+    """The failed one will be undone, by its token; and its term may be over."""
+    unreadable, failed = UnreadableRows(TABLE, shared()), claim_of()
     unreadable.failed(failed, {}, ContentUnreadable("no"))
     now = claim(term=4, limit=1, held_keys=[KEY], own_tokens=[uuid7()], blocked_topics=["t"])
     taken, keys = unreadable.taken(now)
@@ -41,21 +40,21 @@ def test_it_is_a_claim_of_its_own_in_the_present_term_and_passes_over_what_is_he
     assert not unreadable.suspected
 
 
-def test_it_is_for_the_keys_that_the_failed_one_followed() -> None:
-    unreadable = Unreadable(TABLE, MemoryStore())
+def test_it_is_for_the_keys_of_the_failed_one() -> None:
+    unreadable = UnreadableRows(TABLE, shared())
     unreadable.failed(claim_of(), {KEY: 5}, ContentUnreadable("no"))
     assert unreadable.taken(claim_of(4))[1] == {KEY: 5}
 
 
 @pytest.mark.parametrize("failed", [claim_of(limit=2), claim_of(blind=True)])
-def test_a_claim_of_several_rows_or_of_none_of_their_content_blames_nobody(failed: Claim) -> None:
-    unreadable = Unreadable(TABLE, MemoryStore())
+def test_a_claim_of_several_rows_or_of_none_of_their_content_blames_no_row(failed: Claim) -> None:
+    unreadable = UnreadableRows(TABLE, shared())
     unreadable.failed(failed, {}, ContentUnreadable("no"))
     assert not unreadable.suspected
 
 
 def test_a_slow_row_is_suspected_when_it_was_not_answered_three_times() -> None:
-    unreadable = Unreadable(TABLE, MemoryStore())
+    unreadable = UnreadableRows(TABLE, shared())
     for _ in range(2):
         unreadable.failed(claim_of(), {}, StorageTimeout("slow"))
         assert not unreadable.suspected

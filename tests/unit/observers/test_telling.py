@@ -1,4 +1,4 @@
-"""Telling observers: none of them keeps an event from the others, and the log says which one failed."""
+"""Notifying observers: none of them keeps an event from the others, and the log says which one failed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from outbox_core.observer import Event, SessionEnded, tell
-from outbox_core.relay.audience import Audience
+from outbox_core.relay.shared import Observers
 from outbox_core.table import TableName
 
 EVENT = SessionEnded(TableName.parse("orders_outbox"), pid=1)
@@ -39,9 +39,9 @@ def fail(error: BaseException, event: Event) -> None:
     raise error
 
 
-def told(observers: list[Any], by: str) -> None:
+def notify(observers: list[Any], by: str) -> None:
     if by == "relay":
-        Audience(observers).tell(EVENT)
+        Observers(observers).notify(EVENT)
     else:
         tell(observers, EVENT)
 
@@ -61,7 +61,7 @@ def test_what_one_raises_keeps_nothing_from_the_others(
     def function(event: Event) -> None:
         raise error
 
-    told([broken, broken.listen, function, partial(fail, error), heard.append], by)
+    notify([broken, broken.listen, function, partial(fail, error), heard.append], by)
     assert heard == [EVENT]
     assert [record.getMessage() for record in caplog.records] == [
         "the observer Broken failed on SessionEnded",
@@ -78,4 +78,4 @@ def test_what_one_raises_keeps_nothing_from_the_others(
 )
 def test_what_ends_the_process_goes_through(error: BaseException, by: str) -> None:
     with pytest.raises(type(error)):
-        told([Broken(error)], by)
+        notify([Broken(error)], by)
