@@ -14,8 +14,8 @@ import pytest
 from outbox_core.errors import PermanentError, RetryAfter
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Dead, Failed
-from outbox_core.runtime.backoff import Backoff
 from outbox_core.relay.summaries import summary_of
+from outbox_core.runtime.backoff import Backoff
 from tests.integration.relay.bench import TABLE, TOPIC, Bench
 from tests.kit.gates import ignore
 from tests.kit.waiting import until
