@@ -49,7 +49,7 @@ MUTATIONS: Final = (
         name="one-token-for-all",
         breaks="Every claim has the same token.",
         promise=_FENCE,
-        file="outbox_core/relay/claimer.py",
+        file="outbox_core/relay/claiming/claimer.py",
         old="token=uuid7(),",
         new="token=type(uuid7())(int=1),",
         tests=(
@@ -93,8 +93,8 @@ MUTATIONS: Final = (
         name="locked-rows-keep-others",
         breaks="Outcomes wait for a row that somebody else keeps locked.",
         promise="What holds up one row's outcome holds up no other's.",
-        file="outbox_core/relay/completer.py",
-        old="found = await self._aside.take_locked(batch)",
+        file="outbox_core/relay/completing/completer.py",
+        old="found = await self._deferred.defer_locked(batch)",
         new="return False",
         tests=(
             "tests/integration/relay/test_locked_rows.py::test_one_locked_row_holds_up_no_others_outcome[False]",

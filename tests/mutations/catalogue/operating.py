@@ -56,8 +56,8 @@ MUTATIONS: Final = (
         name="tasks-die-in-silence",
         breaks="An error in a task that dispatches ends that task and is told to nobody.",
         promise="A relay works, or it ends with an error.",
-        file="outbox_core/relay/outlet.py",
-        old="            self._crashed(error)",
+        file="outbox_core/relay/dispatching/pool.py",
+        old="            self._shutdown.fail(error)",
         new="            return",
         tests=(
             (

@@ -8,9 +8,9 @@ from tests.mutations.mutation import Mutation
 
 _UNIT: Final = "tests/unit/test_relay_reach.py"
 _RELAY: Final = "tests/integration/relay"
-_UNREADABLE: Final = "outbox_core/relay/unreadable.py"
-_SWEEP: Final = "outbox_core/relay/sweep.py"
-_REACH: Final = "outbox_core/relay/reach.py"
+_UNREADABLE: Final = "outbox_core/relay/claiming/unreadable.py"
+_SCAN: Final = "outbox_core/relay/claiming/scan.py"
+_LIMITS: Final = "outbox_core/relay/claiming/limits.py"
 _NOBODY_WAITS: Final = "However much lies in the way of a claim, others are not kept waiting."
 
 MUTATIONS: Final = (
@@ -28,8 +28,8 @@ MUTATIONS: Final = (
         breaks="A row that was leased without its content is dispatched without it.",
         promise="A row that cannot be read is a dead letter, and the others go on.",
         file=_UNREADABLE,
-        old="except ContentUnreadable as error:\n                row.unreadable = error",
-        new="except ContentUnreadable:\n                pass",
+        old="except ContentUnreadable as error:\n                return error",
+        new="except ContentUnreadable:\n                return None",
         tests=(
             f"{_UNIT}::test_a_row_that_cannot_be_read_is_dead_and_the_others_go_on[None]",
             f"{_RELAY}/test_unreadable.py::test_a_row_that_cannot_be_written_out_is_dead_and_the_others_arrive",
@@ -39,7 +39,7 @@ MUTATIONS: Final = (
         name="slow-keys-claimed-on",
         breaks="Claims go on bringing messages of a key whose messages wait for each other.",
         promise="A slow key with many messages keeps nobody else waiting.",
-        file="outbox_core/relay/keys.py",
+        file="outbox_core/relay/ordering/keys.py",
         old="self._hold(key, now, firm=True)",
         new="pass",
         tests=(f"{_UNIT}::test_a_slow_key_with_many_messages_keeps_nobody_else_waiting",),
@@ -48,7 +48,7 @@ MUTATIONS: Final = (
         name="sweeps-come-no-further",
         breaks="Each slice of a sweep begins at the beginning.",
         promise="What appears behind the claims that read on is found.",
-        file=_SWEEP,
+        file=_SCAN,
         old="        self.place = (last[0], last[1] + 1)",
         new="        self.place = BEGINNING",
         tests=(f"{_UNIT}::test_what_appears_behind_is_found_while_a_destination_is_tried_again_and_again",),
@@ -57,13 +57,13 @@ MUTATIONS: Final = (
         name="sweeps-taken-back",
         breaks="A sweep that is under way goes back to the beginning whenever another is wanted.",
         promise="What appears behind the claims that read on is found.",
-        file=_SWEEP,
+        file=_SCAN,
         old="            self._wanted_again = True\n",
-        new="            self.place, self.next = BEGINNING, 0.0\n",
+        new="            self.place = BEGINNING\n            self._pace.reset()\n",
         tests=(
             (
                 "tests/unit/test_relay_sweep.py"
-                "::test_a_sweep_under_way_comes_to_its_end_however_often_it_is_wanted_anew"
+                "::test_a_rescan_under_way_comes_to_its_end_however_often_it_is_wanted_anew"
             ),
         ),
     ),
@@ -83,8 +83,8 @@ MUTATIONS: Final = (
         name="broken-off-claims-ask-for-as-much",
         breaks="After a claim that was broken off the next one asks for as many rows.",
         promise=_NOBODY_WAITS,
-        file=_REACH,
-        old="self.limit = max(1, self.limit // _FEWER)",
+        file=_LIMITS,
+        old="self.rows.shrink()",
         new="pass",
         tests=(f"{_UNIT}::test_a_row_that_cannot_be_read_in_time_is_put_off_and_the_others_go_on[0]",),
     ),
@@ -92,9 +92,14 @@ MUTATIONS: Final = (
         name="broken-off-claims-look-as-far",
         breaks="After a claim that was broken off the next one looks as far.",
         promise=_NOBODY_WAITS,
-        file=_REACH,
-        old="self.span = _FIRST_SPAN if self.span is None else max(_LEAST_SPAN, self.span // _NEARER)",
-        new="pass",
+        file=_LIMITS,
+        old="""            if self._bounded:
+                self._span.shrink()
+            else:
+                self._span.reset()
+                self._bounded = True
+""",
+        new="",
         tests=(f"{_UNIT}::test_a_destination_that_is_away_with_very_many_messages_keeps_nobody_waiting",),
     ),
 )
