@@ -51,10 +51,10 @@ MUTATIONS: Final = (
         new="self.go_back_to((self._base,))",
         tests=(
             (
-                "tests/unit/test_relay_position.py"
+                "tests/unit/relay/claiming/test_read_position.py"
                 "::test_a_transaction_that_ends_takes_the_position_back_to_before_it_began"
             ),
-            "tests/unit/test_relay_position.py::test_after_a_tick_no_committed_row_lies_behind_the_position",
+            "tests/unit/relay/claiming/test_read_position.py::test_after_a_tick_no_committed_row_lies_behind_the_position",
         ),
     ),
     Mutation(

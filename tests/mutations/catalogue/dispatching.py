@@ -67,7 +67,7 @@ MUTATIONS: Final = (
         old="return self.lock_ttl - self.dispatch_timeout - self.database_timeout - MARGIN",
         new="return self.lock_ttl",
         tests=(
-            "tests/unit/test_relay_settings.py::test_a_dispatch_that_may_start_ends_within_its_lease",
+            "tests/unit/relay/test_settings.py::test_a_dispatch_that_may_start_ends_within_its_lease",
             f"{_RELAY}/test_leases.py::test_a_slow_batch_gives_its_unstarted_rows_back",
         ),
     ),
@@ -100,8 +100,8 @@ MUTATIONS: Final = (
         new="self.probe_answered = answered or self._broker_full",
         tests=(
             "tests/simulation/test_poison.py::test_a_broker_that_says_it_takes_nothing_costs_no_message_its_attempts",
-            "tests/unit/test_relay_breaker.py::test_an_answered_probe_of_a_broker_that_is_full_shows_nothing",
-            "tests/unit/test_relay_quarantine.py::test_a_broker_that_is_full_makes_no_suspects_before_another_message_has_arrived",
+            "tests/unit/relay/dispatching/test_breaker.py::test_an_answered_probe_of_a_broker_that_is_full_shows_nothing",
+            "tests/unit/relay/dispatching/test_quarantine.py::test_a_broker_that_is_full_makes_no_suspects_before_another_message_has_arrived",
         ),
     ),
     Mutation(
@@ -132,7 +132,7 @@ MUTATIONS: Final = (
         old="outcome, seconds, now, shown.get(id(outcome)))",
         new="outcome, seconds, now)",
         tests=(
-            "tests/unit/test_relay_windows.py::test_an_error_of_several_messages_shows_none_of_them_to_the_others",
+            "tests/unit/relay/dispatching/test_windows.py::test_an_error_of_several_messages_shows_none_of_them_to_the_others",
         ),
     ),
     Mutation(
@@ -161,7 +161,7 @@ MUTATIONS: Final = (
         old="loops.start_soon(self._stop_dispatching)",
         new="shutdown.requested = False",
         tests=(
-            "tests/unit/test_relay_halt.py::test_nothing_is_begun_after_a_stop_while_a_claim_is_not_answered",
+            "tests/unit/relay/test_stop.py::test_nothing_is_begun_after_a_stop_while_a_claim_is_not_answered",
         ),
     ),
 )

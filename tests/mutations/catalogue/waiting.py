@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.mutations.mutation import Mutation
 
-_UNIT: Final = "tests/unit/test_relay_reach.py"
+_UNIT: Final = "tests/unit/relay/claiming/test_obstacles.py"
 _RELAY: Final = "tests/integration/relay"
 _UNREADABLE: Final = "outbox_core/relay/claiming/unreadable.py"
 _SCAN: Final = "outbox_core/relay/claiming/scan.py"
@@ -62,7 +62,7 @@ MUTATIONS: Final = (
         new="            self.place = BEGINNING\n            self._pace.reset()\n",
         tests=(
             (
-                "tests/unit/test_relay_sweep.py"
+                "tests/unit/relay/claiming/test_rescans.py"
                 "::test_a_rescan_under_way_comes_to_its_end_however_often_it_is_wanted_anew"
             ),
         ),
