@@ -44,9 +44,10 @@ def message(
     attempts: int = 1,
     replays: int = 0,
     payload: bytes = b"",
+    table: str = "public.t",
 ) -> DispatchedMessage:
     """A message as a dispatcher gets it."""
-    meta = Meta("public.t", NIL, "a.b.v1", event_id or uuid4(), sequence, attempts, replays, key, {}, START)
+    meta = Meta(table, NIL, "a.b.v1", event_id or uuid4(), sequence, attempts, replays, key, {}, START)
     return DispatchedMessage(meta, payload, "application/json")
 
 
@@ -60,10 +61,13 @@ def delivery(
     replays: int = 0,
     payload: bytes = b"",
     recovered: bool = False,
+    table: str = "public.t",
 ) -> Delivery:
     """A leased row, by default with an id and a token of its own."""
     row_id = row_id or uuid4()
-    content = message(sequence, key, event_id=row_id, attempts=attempts, replays=replays, payload=payload)
+    content = message(
+        sequence, key, event_id=row_id, attempts=attempts, replays=replays, payload=payload, table=table
+    )
     return Delivery(row_id, token or uuid4(), content, 0.0, None if key is None else key_id(key), recovered)
 
 
