@@ -1,4 +1,4 @@
-"""What appears behind a sweep that is under way is not left to the next one."""
+"""What appears behind a rescan that is under way is not left to the next one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOOK_SECONDS = 4.5
 
 
 class Dear(Passing):
-    """Looks take so long that a slice of the sweep is due after every other one, and a claim that reads on after the
+    """Ticks take so long that a slice of the rescan is due after every other one, and a claim that reads on after the
     others."""
 
     row_seconds = 0.024
@@ -47,9 +47,9 @@ class Dear(Passing):
         return await super().tick(table)
 
 
-def test_a_late_commit_is_not_left_to_the_next_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sweep is past the message's place when that appears. Claims that read on went back for it, and the end of
-    the sweep does not take them past it."""
+def test_a_late_commit_is_not_left_to_the_next_rescan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rescan is past the message's place when that appears. Claims that read on went back for it, and the end of
+    the rescan does not take them past it."""
     tune(monkeypatch, first_span=40, least_span=10)
 
     async def scenario(scene: Scene[Dear]) -> None:

@@ -1,4 +1,4 @@
-"""Looking for work between two hints: at once while it comes often, less and less as it stays away."""
+"""Polling for work between two hints: at once while it comes often, less and less while none comes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.simulation.loop import VirtualLoop
 POLL = 0.5
 
 
-def looks(seconds: float, *, work_every: float | None = None) -> list[float]:
-    """When a relay looks, in so many seconds after a hint, if it then finds something as often as that."""
+def polls(seconds: float, *, work_every: float | None = None) -> list[float]:
+    """When a relay polls, in so many seconds after a hint, if it then finds something as often as that."""
     loop = VirtualLoop()
 
-    async def look() -> list[float]:
+    async def poll() -> list[float]:
         wakeups, began, found = Wakeups(POLL), loop.time(), []
         next_work = began + work_every if work_every is not None else float("inf")
         wakeups.hint()
@@ -31,20 +31,20 @@ def looks(seconds: float, *, work_every: float | None = None) -> list[float]:
         return found
 
     try:
-        return loop.run_until_complete(asyncio.wait_for(look(), 100.0))
+        return loop.run_until_complete(asyncio.wait_for(poll(), 100.0))
     finally:
         loop.close()
 
 
 @pytest.mark.parametrize("every", [0.002, 0.01])
-def test_what_comes_often_is_looked_for_every_millisecond_or_nearly_so(every: float) -> None:
-    pauses = [after - before for before, after in pairwise(looks(1.0, work_every=every))]
+def test_what_comes_often_is_polled_for_every_millisecond_or_nearly_so(every: float) -> None:
+    pauses = [after - before for before, after in pairwise(polls(1.0, work_every=every))]
     assert max(pauses) < 0.002
     assert sum(pauses) / len(pauses) < 0.0013
 
 
-def test_what_comes_seldom_is_looked_for_less_and_less() -> None:
-    found = looks(3.0)
+def test_what_comes_seldom_is_polled_for_less_and_less() -> None:
+    found = polls(3.0)
     eager = [moment for moment in found if moment < 0.06]
     assert 15 <= len(eager) <= 30, "as often as every millisecond would be 60 times"
     pauses = [after - before for before, after in pairwise(eager)]

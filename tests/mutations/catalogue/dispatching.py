@@ -88,7 +88,7 @@ MUTATIONS: Final = (
         old="            self._openings = 0\n",
         new="",
         tests=(
-            "tests/simulation/test_poison.py::test_many_messages_that_drive_it_away_do_not_shut_a_destination_for_others",
+            "tests/simulation/test_poison.py::test_many_poison_messages_do_not_block_a_destination_for_others",
         ),
     ),
     Mutation(
@@ -122,7 +122,9 @@ MUTATIONS: Final = (
         file="outbox_core/relay/dispatching/quarantine.py",
         old="yields = _YIELDING_SECONDS if is_shared and self._failed_trial_of is not None else 0.0",
         new="yields = 0.0",
-        tests=("tests/simulation/test_poison.py::test_those_of_one_table_do_not_shut_it_for_another",),
+        tests=(
+            "tests/simulation/test_poison.py::test_poison_messages_of_one_table_do_not_block_a_destination_for_another",
+        ),
     ),
     Mutation(
         name="windows-quote-each-other",

@@ -42,7 +42,7 @@ MUTATIONS: Final = (
         file="outbox_core/relay/ordering/keys.py",
         old="self._hold(key, now, firm=True)",
         new="pass",
-        tests=(f"{_UNIT}::test_a_slow_key_with_many_messages_keeps_nobody_else_waiting",),
+        tests=(f"{_UNIT}::test_a_slow_key_with_many_messages_keeps_no_other_waiting",),
     ),
     Mutation(
         name="sweeps-come-no-further",
@@ -86,7 +86,7 @@ MUTATIONS: Final = (
         file=_LIMITS,
         old="self.rows.shrink()",
         new="pass",
-        tests=(f"{_UNIT}::test_a_row_that_cannot_be_read_in_time_is_put_off_and_the_others_go_on[0]",),
+        tests=(f"{_UNIT}::test_a_row_that_cannot_be_read_in_time_is_rescheduled_and_the_others_go_on[0]",),
     ),
     Mutation(
         name="broken-off-claims-look-as-far",
@@ -100,6 +100,6 @@ MUTATIONS: Final = (
                 self._bounded = True
 """,
         new="",
-        tests=(f"{_UNIT}::test_a_destination_that_is_away_with_very_many_messages_keeps_nobody_waiting",),
+        tests=(f"{_UNIT}::test_an_unavailable_destination_with_very_many_messages_keeps_no_other_waiting",),
     ),
 )

@@ -84,7 +84,7 @@ def relay_on(
 async def test_one_in_the_background_is_reported_by_a_critical_record_and_leaves_nothing_leased(
     part: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of every table: the one whose outcomes could not be written keeps at most what it was just writing."""
+    """In every table: the one whose outcomes could not be written keeps at most what it was just writing."""
     store, inside, go_on = Cancelled(), 0, asyncio.Event()
 
     async def deliver(message: DispatchedMessage) -> None:

@@ -1,4 +1,4 @@
-"""A part of the relay dies: what it had in hand is on record or given back before the error comes out."""
+"""A part of the relay dies: what it had in flight is on record or released before the error comes out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECONDS = 15.0
 
 
 class Store(KeptStore):
-    """Fails by a bug of its own once it is told to; every write takes a while."""
+    """Fails by a bug of its own once the test says so; every write takes a while."""
 
     broken = False
 
@@ -74,7 +74,7 @@ class FailingNext(KeptStore):
 
 @pytest.mark.asyncio
 async def test_what_was_claimed_when_the_next_claim_dies_does_not_stay_leased() -> None:
-    """It is not even looked at by then: the next claim is sent first."""
+    """It is not even admitted by then: the next claim is sent first."""
     store = FailingNext()
 
     async def deliver(_: DispatchedMessage) -> None:
@@ -91,7 +91,7 @@ async def test_what_was_claimed_when_the_next_claim_dies_does_not_stay_leased() 
 
 
 class Dying(KeptStore):
-    """Has a bug in whatever is named, once it is told to."""
+    """Has a bug in the named part, once the test says so."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,8 +123,8 @@ class Dying(KeptStore):
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("part", ["leader", "listener", "completer"])
-async def test_what_is_on_its_way_is_on_record_or_given_back_whichever_part_dies(part: str) -> None:
-    """Of every table: the one that died has at most what it was just writing."""
+async def test_what_is_in_flight_is_on_record_or_released_whichever_part_dies(part: str) -> None:
+    """In every table: the one that died has at most what it was just writing."""
     store, begun, go_on = Dying(), asyncio.Event(), asyncio.Event()
     inside = 0
 

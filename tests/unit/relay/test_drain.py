@@ -38,7 +38,7 @@ async def test_it_waits_for_a_key_whose_second_message_was_due_first(others: int
     assert [one for one in arrived if isinstance(one, str)] == ["first", "second"]
 
 
-def test_it_waits_for_the_end_of_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_waits_for_the_end_of_a_rescan(monkeypatch: pytest.MonkeyPatch) -> None:
     """What lies behind could not be read in time, and is left to slices."""
     tune(monkeypatch, first_span=800, least_span=20)
 

@@ -1,4 +1,4 @@
-"""The verdict on a relay, from what it told."""
+"""The verdict on a relay, from the events it reported."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_stand_by_is_ready_and_the_leader_has_a_term(clock: Clock) -> None:
     assert verdict(observed).tables[0].term is None
 
 
-def test_nobody_leading_is_a_reason_once_an_election_should_be_over(clock: Clock) -> None:
+def test_a_table_without_leader_is_a_reason_once_an_election_should_be_over(clock: Clock) -> None:
     observed = vitals(takeover=8.0)
     observed(events.Measured(TABLE, status(leader=False)))
     assert verdict(observed).reasons == ()
@@ -91,17 +91,19 @@ def test_nobody_leading_is_a_reason_once_an_election_should_be_over(clock: Clock
 
 
 @pytest.mark.parametrize("interval", [INTERVAL, 120.0])
-def test_nobody_leading_stays_a_reason_from_one_look_to_the_next(clock: Clock, interval: float) -> None:
+def test_a_table_without_leader_stays_a_reason_from_one_measurement_to_the_next(
+    clock: Clock, interval: float
+) -> None:
     observed = vitals(takeover=8.0, measured_every=interval)
     clock.now += interval
     observed(events.Measured(TABLE, status(leader=False)))
     clock.now += interval + 1
     assert f"{TABLE}: nobody leads" in verdict(observed).reasons
-    clock.now += 10  # that look failed, and nobody knows
+    clock.now += 10  # that measurement failed, and nothing is known
     assert verdict(observed).reasons == ()
 
 
-def test_without_single_active_nobody_needs_to_lead(clock: Clock) -> None:
+def test_without_single_active_no_relay_needs_to_lead(clock: Clock) -> None:
     observed = vitals(single_active=False)
     clock.now += 50
     observed(events.Measured(TABLE, status(leader=False)))
@@ -152,13 +154,13 @@ def test_figures_that_are_too_old_are_not_trusted(clock: Clock) -> None:
     assert found.reasons == (f"{TABLE}: the last figures are 66 s old",)
 
 
-def test_a_relay_that_never_looks_never_lags(clock: Clock) -> None:
+def test_a_relay_that_never_measures_never_lags(clock: Clock) -> None:
     observed = vitals(measured_every=None)
     clock.now += 10_000
     assert not verdict(observed).lagging
 
 
-def test_a_destination_that_is_away_is_a_reason_and_no_more(clock: Clock) -> None:
+def test_an_unavailable_destination_is_a_reason_and_no_more(clock: Clock) -> None:
     observed = vitals()
     observed(events.BreakerOpened(TABLE, "kafka", "E", 1.0))
     clock.now += 12
@@ -185,7 +187,7 @@ def test_as_json(clock: Clock) -> None:
     assert (unknown["pending"], unknown["figures_age_seconds"]) == (None, None)
 
 
-def test_figures_are_as_old_as_the_oldest_look_at_a_table(clock: Clock) -> None:
+def test_figures_are_as_old_as_the_oldest_measurement_of_a_table(clock: Clock) -> None:
     observed = vitals(TABLE, OTHER)
     observed(events.Measured(TABLE, status(Count(1))))
     clock.now += 10

@@ -1,4 +1,4 @@
-"""A claim is sent before the rows of the one before it are looked at: order within a key holds all the same."""
+"""A claim is sent before the rows of the one before it are admitted: order within a key holds all the same."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def keyed(number: int, *, delay: float | None = None) -> Message:
 
 
 def keyless(count: int) -> list[Message]:
-    """So many that a claim is full, and the next one follows at once."""
+    """So many that a claim is full, and the next one is sent at once."""
     return [Message("a.b.v1", 0) for _ in range(count)]
 
 
@@ -61,7 +61,7 @@ def _numbers(leased: Leased) -> Sequence[object]:
 
 
 @pytest.mark.asyncio
-async def test_a_key_is_not_followed_past_rows_that_are_not_looked_at_yet(
+async def test_a_key_is_not_claimed_past_rows_that_are_not_admitted_yet(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tune(monkeypatch, clock_check_seconds=60.0)  # one in between would give the first claim its turn
@@ -88,7 +88,7 @@ async def test_a_key_is_not_followed_past_rows_that_are_not_looked_at_yet(
 
 
 @pytest.mark.asyncio
-async def test_what_is_not_looked_at_yet_goes_back_at_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rows_that_are_not_admitted_yet_are_released_at_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop may come between a claim and the next round of the event loop; here that takes for ever."""
     store, claimed, dispatched = KeptStore(), asyncio.Event(), list[DispatchedMessage]()
 

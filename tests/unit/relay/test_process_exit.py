@@ -67,7 +67,7 @@ def end(
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("kind", [Ending, EndingWindows])
 @pytest.mark.parametrize("way", WAYS, ids=["run", "background", "drain"])
-def test_it_ends_the_relay_and_what_that_had_in_hand_stays_leased(
+def test_it_ends_the_relay_and_what_that_had_in_flight_stays_leased(
     error: BaseException, kind: type[Ending], way: Callable[[Relay], Coroutine[Any, Any, object]]
 ) -> None:
     left = rows(end(kind(error), way, "waits", "ends", "later"))

@@ -1,4 +1,4 @@
-"""A run reports what it ended with, whatever else goes wrong meanwhile; and it ends in the shortest time asked for."""
+"""A run reports what it ended with, also when more goes wrong meanwhile; and it ends in the shortest time asked for."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def test_tables(tables: dict[str, Any], message: str) -> None:
         Relay(MemoryStore, dispatcher=_nowhere, **tables)
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as values:
         RelaySettings(batch_size=0, on_dead="wait", takeover=0.1)
     assert str(values.value) == (

@@ -50,19 +50,19 @@ class Silent(MemoryStore):
         super().abort()
 
 
-async def stopped(grace: float, *, deaf: bool) -> tuple[MemoryStore, float, int]:
+async def stopped(grace: float, *, stubborn: bool) -> tuple[MemoryStore, float, int]:
     """Stop a relay that waits for an answer; its store, how long it took to be gone, and what was begun meanwhile."""
     store, begun = MemoryStore(), 0
 
     async def deliver(_: DispatchedMessage) -> None:
         nonlocal begun
         begun += 1
-        until = time.monotonic() + (5.0 if deaf else 0.05)
+        until = time.monotonic() + (5.0 if stubborn else 0.05)
         while time.monotonic() < until:
             try:
                 await asyncio.sleep(0.05)
             except asyncio.CancelledError:
-                if not deaf:
+                if not stubborn:
                     raise
 
     async with store.transaction() as tx:
@@ -80,8 +80,8 @@ async def stopped(grace: float, *, deaf: bool) -> tuple[MemoryStore, float, int]
 
 @pytest.mark.asyncio
 async def test_nothing_is_begun_after_a_stop_while_a_claim_is_not_answered() -> None:
-    store, _, begun = await stopped(1.0, deaf=False)
-    assert begun <= 1  # whatever was on its way to the dispatcher
+    store, _, begun = await stopped(1.0, stubborn=False)
+    assert begun <= 1  # the one on its way to the dispatcher
     rows = store.table(TABLE).rows.values()
     assert [row for row in rows if row.lock_token is not None] == []
     assert {row.attempts for row in rows if row.published_at is None} == {0}
@@ -89,7 +89,7 @@ async def test_nothing_is_begun_after_a_stop_while_a_claim_is_not_answered() -> 
 
 
 class Paused(MemoryStore):
-    """Keeps whoever made the second claim waiting for its answer, and counts claims."""
+    """Keeps the second claim waiting for its answer, and counts claims."""
 
     def __init__(self, store: MemoryStore) -> None:
         super().__init__(database=store.database)
@@ -107,7 +107,7 @@ class Paused(MemoryStore):
 
 @pytest.mark.asyncio
 async def test_no_claim_is_begun_once_a_stop_is_asked_for() -> None:
-    """Not even by whoever is about to, and is cancelled only a moment later: it would take what was just given back."""
+    """Not even by a loop that is cancelled only a moment later: it would take what was just released."""
     store = MemoryStore()
     async with store.transaction() as tx:
         await Outbox(TABLE).enqueue_many(tx, [Message("a.b.v1", n) for n in range(MESSAGES)])
@@ -129,13 +129,13 @@ async def test_no_claim_is_begun_once_a_stop_is_asked_for() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_silent_database_and_a_deaf_dispatcher_do_not_add_up() -> None:
-    _, took, _ = await stopped(0.0, deaf=True)
+async def test_a_silent_database_and_a_stubborn_dispatcher_do_not_add_up() -> None:
+    _, took, _ = await stopped(0.0, stubborn=True)
     assert took < 1.0
 
 
 class Asked(MemoryStore):
-    """Lets whoever looks at running transactions wait for its answer, once it is told to, and counts claims."""
+    """Keeps a tick waiting for its answer, once the test says so, and counts claims."""
 
     def __init__(self, store: MemoryStore) -> None:
         super().__init__(database=store.database)
@@ -156,7 +156,7 @@ class Asked(MemoryStore):
 
 
 @pytest.mark.asyncio
-async def test_no_claim_follows_what_was_asked_before_a_stop() -> None:
+async def test_no_claim_is_sent_after_a_tick_that_a_stop_overtook() -> None:
     store = MemoryStore()
     asked = Asked(store)
 
@@ -177,7 +177,7 @@ async def test_no_claim_follows_what_was_asked_before_a_stop() -> None:
     assert asked.claims == before
 
 
-class Away(MemoryStore):
+class Unavailable(MemoryStore):
     """Records nothing."""
 
     def __init__(self, store: MemoryStore) -> None:
@@ -186,7 +186,7 @@ class Away(MemoryStore):
 
     async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
         self.asked.set()
-        raise StorageUnavailable("away")
+        raise StorageUnavailable("no answer")
 
 
 @pytest.mark.asyncio
@@ -194,18 +194,18 @@ async def test_a_second_stop_shortens_the_first_while_nothing_can_be_recorded() 
     store = MemoryStore()
     async with store.transaction() as tx:
         await Outbox(TABLE).enqueue(tx, Message("a.b.v1", 1))
-    away = Away(store)
+    unavailable = Unavailable(store)
 
     async def deliver(_: DispatchedMessage) -> None:
         return None
 
-    relay = Relay(lambda: away, table=TABLE, dispatcher=deliver)
+    relay = Relay(lambda: unavailable, table=TABLE, dispatcher=deliver)
     async with asyncio.timeout(30):
         await relay.start()
-        await away.asked.wait()
-        away.asked.clear()
+        await unavailable.asked.wait()
+        unavailable.asked.clear()
         patient = asyncio.create_task(relay.stop(20.0))
-        await away.asked.wait()  # once more: by now it does nothing but record
+        await unavailable.asked.wait()  # once more: by now it does nothing but record
         asked = time.monotonic()
         await relay.stop(0.0)
         await relay.wait()
@@ -234,7 +234,7 @@ class Campaigning(MemoryStore):
 
 @pytest.mark.asyncio
 async def test_a_relay_that_stops_takes_no_lead_and_keeps_what_it_has() -> None:
-    """It would claim nothing, and keep whoever could from it until it is gone."""
+    """It would claim nothing, and keep others from it until it is gone."""
     store, heard, gate = MemoryStore(takeover=1.0), Heard(), Gate()
     campaigning = Campaigning(store)
     settings: dict[str, float] = {"takeover": 1.0, "database_timeout": 1.0, "dispatch_timeout": 20.0}

@@ -1,4 +1,4 @@
-"""Signals while a relay runs in the foreground: one stops it, the next hurries it, and nobody's handlers are lost."""
+"""Signals while a relay runs in the foreground: one stops it, the next hurries it, and no handler is lost."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ async def test_after_large_messages_small_ones_are_claimed_in_large_numbers_agai
 
 @pytest.mark.asyncio
 async def test_a_few_large_messages_do_not_keep_others_waiting_for_slow_ones() -> None:
-    """A small limit of the next claim is not one of what may be in hand."""
+    """A small limit of the next claim is not one of what may be in flight."""
     store, arrived, slow = Store(), asyncio.Event(), asyncio.Event()
 
     async def deliver(message: DispatchedMessage) -> None:

@@ -1,4 +1,4 @@
-"""However much lies in the way of a claim, and whatever is in it, others are not kept waiting."""
+"""However much lies in the way of a claim, and however bad its rows are, others are not kept waiting."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Slow(MemoryStore):
         return await super().claim(table, claim)
 
 
-async def test_a_destination_that_is_away_with_very_many_messages_keeps_nobody_waiting(
+async def test_an_unavailable_destination_with_very_many_messages_keeps_no_other_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tune(monkeypatch, first_span=1_000, least_span=100)
@@ -56,13 +56,13 @@ async def test_a_destination_that_is_away_with_very_many_messages_keeps_nobody_w
         nonlocal arrived
         arrived += 1
 
-    async def away(_: DispatchedMessage) -> None:
+    async def refuse(_: DispatchedMessage) -> None:
         if not store.timeouts or not back:
             raise BrokerUnavailable("gone")
 
     back = False
     await put(store, *(Message(AWAY, number) for number in range(1_500)))
-    router = Router({"good.**": good, "away.**": away})
+    router = Router({"good.**": good, "away.**": refuse})
     async with Relay(lambda: store, table=TABLE, dispatcher=router, **QUICK):
         await until(lambda: store.timeouts > 0)
         for number in range(5):
@@ -74,7 +74,7 @@ async def test_a_destination_that_is_away_with_very_many_messages_keeps_nobody_w
     assert {row.attempts for row in rows(store)} == {1}
 
 
-async def test_a_drain_ends_behind_very_many_messages_for_a_destination_that_is_away(
+async def test_a_drain_ends_behind_very_many_messages_for_an_unavailable_destination(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tune(monkeypatch, first_span=400, least_span=100, quick_claim_share=0)
@@ -96,11 +96,11 @@ async def test_a_drain_ends_behind_very_many_messages_for_a_destination_that_is_
 async def test_what_appears_behind_is_found_while_a_destination_is_tried_again_and_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each time a message for it is looked for from the beginning; the sweep that finds others must come further."""
+    """Each time a message for it is searched for from the beginning; the rescan that finds others must come further."""
     tune(monkeypatch, quick_claim_share=0)
     # A whole rescan takes longer than it takes until the destination is tried again.
     begin_rescans_with_span(monkeypatch, 10)
-    store, arrived, away = MemoryStore(), 0, UnavailableBroker(answers_probes=True)
+    store, arrived, refusing = MemoryStore(), 0, UnavailableBroker(answers_probes=True)
 
     async def good(_: DispatchedMessage) -> None:
         nonlocal arrived
@@ -110,10 +110,10 @@ async def test_what_appears_behind_is_found_while_a_destination_is_tried_again_a
     for row in rows(store):
         row.available_at -= timedelta(hours=1)
     settings = QUICK | {"backoff_base": 0.1, "backoff_cap": 0.1, "batch_size": 50}
-    router = Router({"good.**": good, "away.**": away})
+    router = Router({"good.**": good, "away.**": refusing})
     async with Relay(lambda: store, table=TABLE, dispatcher=router, **settings):
         await put(store, Message(GOOD, 1))
-        await until(lambda: arrived == 1 and away.tries > 5)
+        await until(lambda: arrived == 1 and refusing.tries > 5)
         await put(store, Message(GOOD, 2))
         behind = rows(store, GOOD)[-1]
         behind.available_at -= timedelta(minutes=30)
@@ -139,10 +139,10 @@ async def test_a_row_that_cannot_be_read_is_dead_and_the_others_go_on(key: str |
 
 
 @pytest.mark.parametrize("age", [0, 3600])
-async def test_a_row_that_cannot_be_read_in_time_is_put_off_and_the_others_go_on(
+async def test_a_row_that_cannot_be_read_in_time_is_rescheduled_and_the_others_go_on(
     age: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An old one is passed by claims that go on to what is new: only sweeps come upon it."""
+    """An old one is passed by claims that go on to what is new: only rescans find it."""
     tune(monkeypatch, max_rescan_seconds=0.3)
     store, heard, got = UnreadableStore(), Heard(), list[int]()
     store.error = StorageTimeout
@@ -170,7 +170,7 @@ async def test_another_row_that_is_found_in_its_place_is_not_blamed() -> None:
     class Shifting(UnreadableStore):
         async def claim(self, table: TableName, claim: Claim) -> Leased:
             if claim.blind:
-                self.culprit = None  # somebody has mended it meanwhile
+                self.culprit = None  # it was fixed meanwhile
             return await super().claim(table, claim)
 
     store = Shifting()
@@ -188,7 +188,7 @@ async def test_another_row_that_is_found_in_its_place_is_not_blamed() -> None:
     assert any("which can be read" in event.error for event in heard.of(Reconnecting))
 
 
-async def test_a_slow_key_with_many_messages_keeps_nobody_else_waiting() -> None:
+async def test_a_slow_key_with_many_messages_keeps_no_other_waiting() -> None:
     store, got = MemoryStore(), dict[int, float]()
 
     async def dispatch(message: DispatchedMessage) -> None:
@@ -196,7 +196,7 @@ async def test_a_slow_key_with_many_messages_keeps_nobody_else_waiting() -> None
             await asyncio.sleep(0.03)
         got[message.meta.sequence] = time.monotonic()
 
-    # More than the relay would take in hand of them if it did not hold the key.
+    # More than the relay would take in flight of them if it did not hold the key.
     await put(store, *(Message(GOOD, number, key="hot") for number in range(250)))
     relay = Relay(
         lambda: store, table=TABLE, dispatcher=dispatch, batch_size=2, **QUICK | {"poll_interval": 0.2}
@@ -221,7 +221,7 @@ async def test_a_slow_key_with_many_messages_keeps_nobody_else_waiting() -> None
     assert {row.attempts for row in rows(store)} == {1}
 
 
-async def test_more_held_keys_than_a_claim_can_be_told_keep_nobody_else_waiting(
+async def test_more_held_keys_than_fit_into_a_claim_keep_no_other_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tune(monkeypatch, max_held_keys_in_claim=20)

@@ -1,4 +1,4 @@
-"""A row that cannot be read is found whatever else goes on, and the others arrive meanwhile."""
+"""A row that cannot be read is found while everything else goes on, and the others arrive meanwhile."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOPIC = "a.b.v1"
 
 
 @pytest.mark.parametrize("error", [ContentUnreadable, StorageTimeout])
-async def test_a_row_that_cannot_be_read_first_in_a_followed_key_keeps_nobody_waiting(
+async def test_an_unreadable_row_first_in_a_claimed_key_keeps_no_other_waiting(
     error: type[ContentUnreadable | StorageTimeout],
 ) -> None:
     store, heard, got, tries = UnreadableStore(), Heard(), list[int](), 0
@@ -40,7 +40,7 @@ async def test_a_row_that_cannot_be_read_first_in_a_followed_key_keeps_nobody_wa
     async with Relay(lambda: store, table=TABLE, dispatcher=dispatch, observers=[heard], **settings):
         await put(store, Message(TOPIC, 0, key="k"))
         await until(lambda: bool(heard.of(Failed)))
-        await put(store, Message(TOPIC, 1, key="k"))  # found by nothing but a follow: its key is held
+        await put(store, Message(TOPIC, 1, key="k"))  # found by nothing but a claim of its key, which is held
         culprit = rows(store)[1]
         store.culprit = culprit.id
         await until(lambda: tries == 2)
@@ -59,7 +59,7 @@ async def test_a_row_that_cannot_be_read_first_in_a_followed_key_keeps_nobody_wa
         assert all(event.charged for event in heard.of(Failed))
 
 
-async def test_a_slow_row_is_found_although_another_key_is_followed_all_the_time(
+async def test_a_slow_row_is_found_although_another_key_is_claimed_all_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Follows that come to their end say nothing about a row that is in none of their keys."""

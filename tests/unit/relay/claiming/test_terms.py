@@ -1,4 +1,4 @@
-"""A term is a new one whenever it was gained anew, whatever its number."""
+"""A term is a new one whenever it was gained anew, also with the same number."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOPIC = "a.b.v1"
 class FailingOver(KeptStore):
     """Another server takes over, which has not heard of the last term."""
 
-    away = False
+    unavailable = False
     read_on = False
     """Whether claims begin elsewhere than at the beginning."""
 
@@ -39,13 +39,13 @@ class FailingOver(KeptStore):
         campaign, heartbeat = election.campaign, election.heartbeat
 
         async def campaign_again() -> int | None:
-            if self.away:
+            if self.unavailable:
                 return None
             leadership.term = 0
             return await campaign()
 
         async def heartbeat_unless_away(term: int) -> bool:
-            return not self.away and await heartbeat(term)
+            return not self.unavailable and await heartbeat(term)
 
         election.campaign = campaign_again  # type: ignore[method-assign]
         election.heartbeat = heartbeat_unless_away  # type: ignore[method-assign]
@@ -65,10 +65,10 @@ async def test_a_term_that_repeats_its_number_after_a_failover_reads_everything_
     async with Relay(store.connect, table=TABLE, dispatcher=dispatch, observers=[heard], **settings):
         await put(store, Message(TOPIC, 1))
         await until(lambda: got == [1] and store.read_on)
-        store.away = True
+        store.unavailable = True
         await until(lambda: bool(heard.of(LeaderLost)))
         await put(store, Message(TOPIC, 2))
         rows(store)[-1].available_at -= timedelta(hours=1)  # where the last term had read on from long ago
-        store.away = False
+        store.unavailable = False
         await until(lambda: got == [1, 2], 5.0)
     assert [event.term for event in heard.of(LeaderGained)] == [1, 1]

@@ -43,8 +43,8 @@ class Refusing(KeptStore):
         await until(lambda: (self.claims or 0) >= times)
 
 
-async def test_nobody_overtakes_one_whose_failure_could_not_be_recorded() -> None:
-    """Another row of the same claim is still in hand, so that its token is known as the relay's own."""
+async def test_no_message_overtakes_one_whose_failure_could_not_be_recorded() -> None:
+    """Another row of the same claim is still in flight, so that its token is known as the relay's own."""
     store, delivered, go_on = Refusing(), list[object](), asyncio.Event()
 
     async def dispatch(message: DispatchedMessage) -> None:
@@ -57,7 +57,7 @@ async def test_nobody_overtakes_one_whose_failure_could_not_be_recorded() -> Non
     settings = QUICK | {"dispatch_timeout": 5.0, "database_timeout": 0.5, "lock_ttl": 7.0, "takeover": 2.0}
     await put(store, Message(TOPIC, "slow"), Message(TOPIC, 1, key="k"))
     async with Relay(store.connect, table=TABLE, dispatcher=dispatch, **settings):
-        await store.claimed(20)  # a key that nobody is before is not held any more
+        await store.claimed(20)  # a key without a predecessor is not held any more
         await put(store, Message(TOPIC, 2, key="k"))
         await store.claimed(20)
         go_on.set()

@@ -1,4 +1,4 @@
-"""Who is charged for what goes wrong: no message for a destination that is away, and whoever is at fault in the end."""
+"""Who is charged for what goes wrong: no message for an unavailable destination, and in the end the one at fault."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TwoWays:
         return self.first if topic == BAD else self.second
 
 
-async def test_refusals_end_no_outage_and_put_nobody_under_suspicion() -> None:
+async def test_refusals_end_no_outage_and_make_no_suspects() -> None:
     """A message may be refused on the way to the broker, which says nothing of the broker."""
     store, heard = MemoryStore(), Heard()
 
@@ -58,15 +58,15 @@ async def test_after_an_answered_probe_a_refusal_is_the_brokers_own() -> None:
     store, heard = MemoryStore(), Heard()
 
     class Back:
-        away = True
+        unavailable = True
 
         async def dispatch(self, message: DispatchedMessage, /) -> None:
-            if self.away:
+            if self.unavailable:
                 raise BrokerUnavailable("refused")
             raise PermanentError("no such topic")
 
         async def probe(self) -> None:
-            self.away = False
+            self.unavailable = False
 
     await put(store, Message(GOOD, 1), Message(GOOD, 2))
     async with Relay(lambda: store, table=TABLE, dispatcher=Back(), observers=[heard], **QUICK):
@@ -74,7 +74,7 @@ async def test_after_an_answered_probe_a_refusal_is_the_brokers_own() -> None:
     assert len(heard.of(BreakerClosed)) == 1
 
 
-async def test_a_trial_that_hangs_is_charged_to_nobody() -> None:
+async def test_a_trial_that_hangs_is_charged_to_no_message() -> None:
     store, heard = MemoryStore(), Heard()
     calls = 0
 
@@ -115,7 +115,7 @@ async def test_a_suspect_comes_to_its_turn_while_another_table_is_busy() -> None
     store, arrived = MemoryStore(), asyncio.Event()
 
     class Driven:
-        """One message drives it away; it is back at once."""
+        """One message drives the broker away; it is back at once."""
 
         async def dispatch(self, message: DispatchedMessage, /) -> None:
             if message.meta.topic == BAD:
@@ -154,7 +154,7 @@ async def test_a_suspect_comes_to_its_turn_while_another_table_is_busy() -> None
     assert rows(store, BAD)[0].attempts == 5
 
 
-async def test_keys_of_a_destination_that_is_away_are_not_claimed_again_and_again() -> None:
+async def test_keys_of_an_unavailable_destination_are_not_claimed_again_and_again() -> None:
     store, heard = MemoryStore(), Heard()
     router = TwoWays(UnavailableBroker(), UnavailableBroker())
     await put(store, *(Message(BAD, number, key=f"k{number}") for number in range(50)))
@@ -165,7 +165,7 @@ async def test_keys_of_a_destination_that_is_away_are_not_claimed_again_and_agai
         await until(lambda: all(row.published_at is not None for row in rows(store)), 5.0)
 
 
-async def test_whoever_was_on_the_way_before_an_outage_proves_nothing_when_it_times_out() -> None:
+async def test_a_row_dispatched_before_an_outage_proves_nothing_when_it_times_out() -> None:
     """Answers that went with a connection: the broker is back, and those that waited for them are not to blame."""
     store, heard = MemoryStore(), Heard()
 
@@ -224,8 +224,8 @@ async def test_after_an_outage_by_silence_the_count_begins_anew() -> None:
         assert len(heard.of(BreakerOpened)) == before
 
 
-async def test_a_table_that_had_nothing_for_a_destination_looks_again_when_that_is_back() -> None:
-    """Its rows were passed over meanwhile, as those of a topic whose destination another table knew to be away."""
+async def test_a_table_that_had_nothing_for_a_destination_reads_again_when_that_is_back() -> None:
+    """Its rows were passed over meanwhile, because another table knew their destination to be unavailable."""
     store = MemoryStore()
     router = TwoWays(UnavailableBroker(), UnavailableBroker(unavailable=False))
     await put(store, Message(BAD, 1))
@@ -236,14 +236,14 @@ async def test_a_table_that_had_nothing_for_a_destination_looks_again_when_that_
         await put(store, Message(GOOD, 1), table=OTHER)
         await until(lambda: rows(store, GOOD, OTHER)[0].published_at is not None)
         seen = router.first.probes
-        await until(lambda: router.first.probes >= seen + 20)  # it does not look for work any more by then
+        await until(lambda: router.first.probes >= seen + 20)  # it does not poll for work any more by then
         router.first.unavailable = False
         await until(lambda: rows(store, BAD, OTHER)[0].published_at is not None, 5.0)
 
 
 class Flapping:
     """Answers three probes in an outage, and not the messages after them, so that the one message is suspected; then it
-    is away in earnest, until it is back."""
+    is unavailable in earnest, until it is back."""
 
     def __init__(self, *, hangs: bool) -> None:
         self.hangs, self.back, self.calls, self.probes = hangs, False, 0, 0
@@ -277,7 +277,7 @@ async def test_an_outage_costs_a_suspect_one_attempt_for_each_answered_probe(han
     assert sum(event.charged for event in heard.of(Failed)) == 1
 
 
-async def test_a_suspect_that_finds_its_destination_away_is_told_as_an_outage() -> None:
+async def test_a_suspect_that_finds_its_destination_unavailable_is_reported_as_an_outage() -> None:
     """All was well since it was suspected, so that is news."""
     store, heard = MemoryStore(), Heard()
 
@@ -308,13 +308,13 @@ async def test_a_destination_whose_probe_hangs_keeps_no_other_from_its_verdict()
 
     class Many(HangingBroker):
         def __init__(self) -> None:
-            self.leaves = {f"t{number}.b.v1": HangingBroker() for number in range(40)}
+            self.brokers = {f"t{number}.b.v1": HangingBroker() for number in range(40)}
 
         def route(self, topic: str) -> Dispatcher:
-            return self.leaves[topic]
+            return self.brokers[topic]
 
     router = Many()
-    await put(store, *(Message(topic, 1) for topic in router.leaves))
+    await put(store, *(Message(topic, 1) for topic in router.brokers))
     async with Relay(lambda: store, table=TABLE, dispatcher=router, observers=[heard], **QUICK):
-        await until(lambda: len(heard.of(BreakerOpened)) == len(router.leaves), 3.0)
+        await until(lambda: len(heard.of(BreakerOpened)) == len(router.brokers), 3.0)
         assert {event.charged for event in heard.of(Failed)} <= {False}

@@ -1,4 +1,4 @@
-"""Trouble with the database: what is acknowledged is put on record when it is over, and a drain bears it, too."""
+"""Trouble with the database: what is acknowledged is put on record when it is over, and a drain survives it, too."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ pytestmark = pytest.mark.asyncio
 
 
 class Troubled(MemoryStore):
-    """Fails so many times, with this error, to look or to put on record."""
+    """Fails so many times, with this error, to tick or to put on record."""
 
-    def __init__(self, store: MemoryStore, error: StorageError, *, looks: int = 0, records: int = 0) -> None:
+    def __init__(self, store: MemoryStore, error: StorageError, *, ticks: int = 0, records: int = 0) -> None:
         super().__init__(database=store.database)
         self.error = error
-        self.looks, self.records = looks, records
+        self.ticks, self.records = ticks, records
         self.only: TableName | None = None
         """The table in trouble, if not all."""
         self.seconds = 0.0
         """How long it takes to fail to put something on record."""
 
     async def tick(self, table: TableName) -> Tick:
-        if self.looks:
-            self.looks -= 1
+        if self.ticks:
+            self.ticks -= 1
             raise self.error
         return await super().tick(table)
 
@@ -57,13 +57,13 @@ class Troubled(MemoryStore):
 @pytest.mark.parametrize(
     "error",
     [
-        StorageUnavailable("away"),
+        StorageUnavailable("no answer"),
         PermissionDenied(TABLE, "complete messages of", part="relay"),
         SchemaMissing(TABLE),
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_what_nobody_is_to_blame_for_is_tried_until_it_is_on_record(error: StorageError) -> None:
+async def test_a_write_that_fails_for_all_rows_is_tried_until_it_is_on_record(error: StorageError) -> None:
     store, dispatched = MemoryStore(), 0
     troubled = Troubled(store, error, records=3)
 
@@ -78,10 +78,10 @@ async def test_what_nobody_is_to_blame_for_is_tried_until_it_is_on_record(error:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_one_outcome_that_came_too_late_once_is_tried_again_at_once_and_only_then_set_aside(
+async def test_one_write_that_came_too_late_once_is_tried_again_at_once_and_only_then_deferred(
     times: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The first time the database may have been away, and have come back before it is asked."""
+    """The first time the database may have been unavailable, and have come back before it is asked."""
     store = MemoryStore()
     troubled = Troubled(store, StorageTimeout("not answered in time"), records=times)
     troubled.seconds = 0.2
@@ -110,9 +110,9 @@ async def begun_by(store: MemoryStore, troubled: Troubled) -> int:
     return await relay.run_once()
 
 
-async def test_a_drain_bears_a_database_that_fails_now_and_then() -> None:
+async def test_a_drain_survives_a_database_that_fails_now_and_then() -> None:
     store = MemoryStore()
-    assert await begun_by(store, Troubled(store, StorageUnavailable("a deadlock"), looks=3)) == 5
+    assert await begun_by(store, Troubled(store, StorageUnavailable("a deadlock"), ticks=3)) == 5
     assert [row.published_at is not None for row in rows(store)] == [True] * 5
 
 
@@ -120,7 +120,7 @@ async def test_a_drain_of_a_database_that_only_fails_ends_with_its_error() -> No
     store = MemoryStore()
     with pytest.raises(StorageUnavailable, match="a deadlock"):
         async with asyncio.timeout(20.0):
-            await begun_by(store, Troubled(store, StorageUnavailable("a deadlock"), looks=1_000))
+            await begun_by(store, Troubled(store, StorageUnavailable("a deadlock"), ticks=1_000))
     assert [row.attempts for row in rows(store)] == [0] * 5
 
 

@@ -1,4 +1,4 @@
-"""What an outage costs the messages that were on their way: nothing, whatever of them comes back when."""
+"""What an outage costs the messages that were on their way: nothing, in whichever order their answers come."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AwayInPart:
     """A cluster, one node of which is lost at first: of the first window some messages arrive."""
 
     def __init__(self) -> None:
-        self.away = True
+        self.unavailable = True
 
     async def dispatch(self, message: DispatchedMessage, /) -> None:
         raise AssertionError("it takes many at once")
@@ -35,19 +35,19 @@ class AwayInPart:
     async def dispatch_many(
         self, messages: Sequence[DispatchedMessage], /, *, deadline: float
     ) -> Sequence[BaseException | None]:
-        if not self.away:
+        if not self.unavailable:
             return [None] * len(messages)
-        self.away = False
-        lost = BrokerUnavailable("the leader of the partition is away")
+        self.unavailable = False
+        lost = BrokerUnavailable("the leader of the partition is unavailable")
         return [lost if at % 2 == 0 or at > 8 else None for at in range(len(messages))]
 
     async def probe(self) -> None:
-        if self.away:
+        if self.unavailable:
             raise OSError("refused")
 
 
 @pytest.mark.asyncio
-async def test_an_outage_in_part_of_a_window_is_one_and_costs_nobody_an_attempt() -> None:
+async def test_an_outage_in_part_of_a_window_is_one_and_costs_no_message_an_attempt() -> None:
     store, heard = MemoryStore(), Heard()
     await put(store, *(Message(GOOD, number) for number in range(60)))
     settings = QUICK | {"max_attempts": 1}
@@ -61,7 +61,7 @@ async def test_an_outage_in_part_of_a_window_is_one_and_costs_nobody_an_attempt(
 
 @pytest.mark.asyncio
 async def test_a_dispatch_that_lasts_through_many_outages_has_seen_one() -> None:
-    """Some messages find the broker away while others arrive: it opens and closes again and again."""
+    """Some messages find the broker unavailable while others arrive: it opens and closes again and again."""
     store, heard = MemoryStore(), Heard()
     turns, last = [asyncio.Event() for _ in range(8)], asyncio.Event()
     seen = set[int]()
@@ -93,13 +93,13 @@ async def test_a_dispatch_that_lasts_through_many_outages_has_seen_one() -> None
 
 
 @pytest.mark.asyncio
-async def test_a_timeout_that_is_judged_when_its_outage_is_over_costs_nobody_an_attempt() -> None:
-    """The one that went ahead to see is given up, and the next one arrives before anybody has looked into that."""
-    store, heard, inside, away = MemoryStore(), Heard(), 0, True
+async def test_a_timeout_that_is_judged_when_its_outage_is_over_costs_no_message_an_attempt() -> None:
+    """The half-open trial times out, and the next row arrives before that is judged."""
+    store, heard, inside, is_unavailable = MemoryStore(), Heard(), 0, True
 
     async def dispatch(_: DispatchedMessage) -> None:
         nonlocal inside
-        if away:
+        if is_unavailable:
             inside += 1
             try:
                 await asyncio.Event().wait()
@@ -113,15 +113,15 @@ async def test_a_timeout_that_is_judged_when_its_outage_is_over_costs_nobody_an_
     await put(store, *(Message(GOOD, number) for number in range(6)))
     async with Relay(lambda: store, table=TABLE, dispatcher=dispatch, observers=[heard], **QUICK):
         await until(one_sees_and_others_wait)
-        away = False
+        is_unavailable = False
         await until(lambda: all(row.published_at for row in rows(store)))
     assert not [event for event in heard.of(Failed) if event.charged]
     assert {row.attempts for row in rows(store)} == {1}
 
 
 @pytest.mark.asyncio
-async def test_a_timeout_during_a_stop_costs_nothing_while_the_destination_is_away() -> None:
-    """Nobody looks into it any more, but that the destination is away is known."""
+async def test_a_timeout_during_a_stop_costs_nothing_while_the_destination_is_unavailable() -> None:
+    """It is not reviewed any more, but that the destination is unavailable is known."""
     store, heard, hangs = MemoryStore(), Heard(), asyncio.Event()
 
     async def dispatch(message: DispatchedMessage) -> None:

@@ -55,7 +55,7 @@ def test_an_outage_is_news_once_and_ends_with_an_acknowledgement() -> None:
     assert subject.open(30.0)
 
 
-def test_tries_are_further_and_further_apart() -> None:
+def test_the_pauses_between_trials_grow() -> None:
     subject = breaker(PATIENCE)
     subject.open(0.0)
     waits = [subject.retry_at]

@@ -92,7 +92,7 @@ async def test_a_stop_undoes_a_claim_whose_answer_was_lost() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_row_that_another_has_by_now_leaves_the_hand() -> None:
+async def test_a_row_that_another_relay_has_by_now_is_in_flight_no_more() -> None:
     """The relay stood still between its claim and what it does with the rows, for longer than its lease."""
     ahead = timedelta()
     store = MemoryStore(lambda: datetime.now(UTC) + ahead)

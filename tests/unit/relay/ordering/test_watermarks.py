@@ -36,7 +36,7 @@ def expensive() -> KeyWatermarks:
     return watermarks
 
 
-def test_predecessors_are_found_apart_now_and_then(watch: Clock) -> None:
+def test_predecessors_are_found_in_a_step_of_its_own_now_and_then(watch: Clock) -> None:
     watermarks = KeyWatermarks()
     assert watermarks.find_apart
     watermarks.timed(0.002, 0.001)
