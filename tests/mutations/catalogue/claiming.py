@@ -111,7 +111,7 @@ MUTATIONS: Final = (
     Mutation(
         name="waiting-replays-take-places",
         breaks="A replayed message that waits counts among the first of its key.",
-        promise="Replayed messages hold nobody up.",
+        promise="Replayed messages hold no other up.",
         file="outbox_core/stores/postgres/queries/follow.sql",
         old="replays = 0\n                        OR available_at <= now()",
         new="true OR replays = 0\n                        OR available_at <= now()",
@@ -124,7 +124,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="notify-only",
-        breaks="A relay waits for hints and never looks by itself.",
+        breaks="A relay waits for hints and never polls by itself.",
         promise="Without its listener a relay finds messages within its `poll_interval`.",
         file="outbox_core/runtime/wakeups.py",
         old="pause = self._poll_interval if calm else",

@@ -73,7 +73,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="outage-charges-attempts",
-        breaks="Messages pay with an attempt for a broker that is away.",
+        breaks="Messages pay with an attempt for an unavailable broker.",
         promise="An outage of the broker costs no message its attempts.",
         file="outbox_core/relay/completing/settlement.py",
         old="self._wait(failed, wait, refund=True)",
@@ -82,8 +82,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="every-try-is-later",
-        breaks="A destination that answers its probe is tried further and further apart, as if it were away.",
-        promise="Messages that drive their broker away do not shut it for others.",
+        breaks="A destination that answers its probe is tried less and less often, as if it were unavailable.",
+        promise="Messages that drive their broker away do not block it for others.",
         file="outbox_core/relay/dispatching/breaker.py",
         old="            self._openings = 0\n",
         new="",
@@ -106,8 +106,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="claims-while-one-tries",
-        breaks="A destination is claimed for while one message tries whether it is back.",
-        promise="While a broker is away its rows are not claimed again and again.",
+        breaks="A destination is claimed for while a half-open trial is under way.",
+        promise="While a broker is unavailable its rows are not claimed again and again.",
         file="outbox_core/relay/dispatching/destinations.py",
         old="return self.breaker.is_open or (self.breaker.is_half_open and self.gate.dispatching > 0)",
         new="return self.breaker.is_open",
@@ -117,8 +117,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="one-table-tries-on-and-on",
-        breaks="The table whose message went ahead in vain may send the next one, too.",
-        promise="Messages that drive their broker away do not shut it for others.",
+        breaks="The table whose half-open trial failed may send the next one, too.",
+        promise="Messages that drive their broker away do not block it for others.",
         file="outbox_core/relay/dispatching/quarantine.py",
         old="yields = _YIELDING_SECONDS if is_shared and self._failed_trial_of is not None else 0.0",
         new="yields = 0.0",
@@ -128,7 +128,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="windows-quote-each-other",
-        breaks="An error of many messages is looked through for its own message's payload alone.",
+        breaks="An error of many messages is searched for its own message's payload alone.",
         promise="No error shows a payload.",
         file=_POOL,
         old="outcome, seconds, now, shown.get(id(outcome)))",
@@ -139,7 +139,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="stop-keeps-rows",
-        breaks="A relay that stops does not give back what it has not dispatched.",
+        breaks="A relay that stops does not release what it has not dispatched.",
         promise="What a stopped relay had not begun is free at once.",
         file="outbox_core/relay/pipeline.py",
         old='self._settlement.release(self._pools.withdraw(), "the relay stopped")',
@@ -160,8 +160,13 @@ MUTATIONS: Final = (
         breaks="A stop that waits for the database lets further dispatches begin meanwhile.",
         promise="Nothing is begun after a stop.",
         file="outbox_core/relay/pipeline.py",
-        old="loops.start_soon(self._stop_dispatching)",
-        new="shutdown.requested = False",
+        old="""            loops.start_soon(self._stop_dispatching)
+            loops.cancel_scope.cancel()
+""",
+        new="""            shutdown.requested = False
+            loops.cancel_scope.cancel()
+        shutdown.request(shutdown.deadline - clock.now())
+""",
         tests=(
             "tests/unit/relay/test_stop.py::test_nothing_is_begun_after_a_stop_while_a_claim_is_not_answered",
         ),

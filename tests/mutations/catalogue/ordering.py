@@ -23,7 +23,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="no-look-for-predecessors",
-        breaks="Nobody looks whether an earlier message of the key is still waiting.",
+        breaks="It is not checked whether an earlier message of the key is still waiting.",
         promise=_PROMISE,
         file=f"{_QUERIES}/earlier.sql",
         old="            ORDER BY sequence\n            LIMIT 1",
@@ -56,7 +56,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="followed-keys-not-looked-at",
-        breaks="What hides before the messages of a key that is followed is not told.",
+        breaks="What comes before the messages of a claimed key is not reported.",
         promise=_PROMISE,
         file="outbox_core/stores/postgres/store.py",
         old="found, looked=True)",
@@ -71,7 +71,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="floors-not-lowered",
-        breaks="A message that goes back is not looked for any more.",
+        breaks="Watermarks stay where they are when a message goes back.",
         promise=_PROMISE,
         file="outbox_core/relay/ordering/watermarks.py",
         old="if row.key_id is not None:\n                self._lowered",
@@ -83,7 +83,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="floors-above-open-transactions",
-        breaks="Keys are not looked at below sequences that somebody may still commit.",
+        breaks="Keys are not checked below sequences that an open transaction may still commit.",
         promise=_PROMISE,
         file="outbox_core/relay/ordering/watermarks.py",
         old="min(sequence, self._ceiling)",

@@ -1,4 +1,4 @@
-"""Nobody waits for what it has nothing to do with: a row that cannot be read, a slow key, a backlog, a silent host."""
+"""No message waits for an unreadable row, a slow key, a backlog or a silent host that it has nothing to do with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _RELAY: Final = "tests/integration/relay"
 _UNREADABLE: Final = "outbox_core/relay/claiming/unreadable.py"
 _SCAN: Final = "outbox_core/relay/claiming/scan.py"
 _LIMITS: Final = "outbox_core/relay/claiming/limits.py"
-_NOBODY_WAITS: Final = "However much lies in the way of a claim, others are not kept waiting."
+_NO_OTHER_WAITS: Final = "However much lies in the way of a claim, others are not kept waiting."
 
 MUTATIONS: Final = (
     Mutation(
@@ -38,7 +38,7 @@ MUTATIONS: Final = (
     Mutation(
         name="slow-keys-claimed-on",
         breaks="Claims go on bringing messages of a key whose messages wait for each other.",
-        promise="A slow key with many messages keeps nobody else waiting.",
+        promise="A slow key with many messages keeps no other waiting.",
         file="outbox_core/relay/ordering/keys.py",
         old="self._hold(key, now, firm=True)",
         new="pass",
@@ -46,7 +46,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="sweeps-come-no-further",
-        breaks="Each slice of a sweep begins at the beginning.",
+        breaks="Each slice of a rescan begins at the beginning.",
         promise="What appears behind the claims that read on is found.",
         file=_SCAN,
         old="        self.place = (last[0], last[1] + 1)",
@@ -55,7 +55,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="sweeps-taken-back",
-        breaks="A sweep that is under way goes back to the beginning whenever another is wanted.",
+        breaks="A rescan that is under way goes back to the beginning whenever another is wanted.",
         promise="What appears behind the claims that read on is found.",
         file=_SCAN,
         old="            self._wanted_again = True\n",
@@ -82,7 +82,7 @@ MUTATIONS: Final = (
     Mutation(
         name="broken-off-claims-ask-for-as-much",
         breaks="After a claim that was broken off the next one asks for as many rows.",
-        promise=_NOBODY_WAITS,
+        promise=_NO_OTHER_WAITS,
         file=_LIMITS,
         old="self.rows.shrink()",
         new="pass",
@@ -90,8 +90,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="broken-off-claims-look-as-far",
-        breaks="After a claim that was broken off the next one looks as far.",
-        promise=_NOBODY_WAITS,
+        breaks="After a claim that was broken off the next one reads as far.",
+        promise=_NO_OTHER_WAITS,
         file=_LIMITS,
         old="""            if self._bounded:
                 self._span.shrink()
