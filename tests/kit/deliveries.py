@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from types import SimpleNamespace
+from typing import Any, Final, cast
 from uuid import UUID, uuid4
 
 from outbox_core.dispatcher import Dispatcher
 from outbox_core.meta import DispatchedMessage, Meta
 from outbox_core.relay.dispatching.breaker import Breaker
 from outbox_core.relay.dispatching.destinations import Destination, Destinations
+from outbox_core.relay.dispatching.pool import Worker
 from outbox_core.relay.dispatching.slots import Slots
 from outbox_core.relay.in_flight import Batch, Delivery, InFlight
 from outbox_core.relay.ordering.keys import Keys
@@ -43,9 +45,10 @@ def message(
     attempts: int = 1,
     replays: int = 0,
     payload: bytes = b"",
+    table: str = "public.t",
 ) -> DispatchedMessage:
     """A message as a dispatcher gets it."""
-    meta = Meta("public.t", NIL, "a.b.v1", event_id or uuid4(), sequence, attempts, replays, key, {}, START)
+    meta = Meta(table, NIL, "a.b.v1", event_id or uuid4(), sequence, attempts, replays, key, {}, START)
     return DispatchedMessage(meta, payload, "application/json")
 
 
@@ -59,10 +62,13 @@ def delivery(
     replays: int = 0,
     payload: bytes = b"",
     recovered: bool = False,
+    table: str = "public.t",
 ) -> Delivery:
     """A leased row, by default with an id and a token of its own."""
     row_id = row_id or uuid4()
-    content = message(sequence, key, event_id=row_id, attempts=attempts, replays=replays, payload=payload)
+    content = message(
+        sequence, key, event_id=row_id, attempts=attempts, replays=replays, payload=payload, table=table
+    )
     return Delivery(row_id, token or uuid4(), content, 0.0, None if key is None else key_id(key), recovered)
 
 
@@ -118,10 +124,10 @@ def leased(deliveries: Sequence[Delivery], predecessors: Mapping[KeyId, Predeces
 
 
 def batch(
-    claim: Claim, leased: Leased, *, followed: Mapping[KeyId, int] | None = None, full: bool = False
+    claim: Claim, leased: Leased, *, keys: Mapping[KeyId, int] | None = None, full: bool = False
 ) -> Batch:
-    """What one claim leased, as the relay passes it on. Its leases do not expire during a test."""
-    return Batch(claim, leased, followed or {}, expires=1e9, full=full)
+    """What one claim leased, of given keys if there are any. Its leases do not expire during a test."""
+    return Batch(claim, leased, keys or {}, expires=1e9, full=full)
 
 
 def in_flight(max_bytes: int = 1_000_000) -> InFlight:
@@ -144,6 +150,39 @@ def destination(dispatcher: Dispatcher | None = None, its_breaker: Breaker | Non
     return Destination(
         dispatcher or SilentBroker(), its_breaker or breaker(), subscribers=(), opened=Mailbox()
     )
+
+
+async def half_open(where: Destination) -> None:
+    """The pause of an open destination is over, and its probe was answered if it has one."""
+    await where._half_open()
+
+
+def start(where: Destination, row: Delivery, now: float = 0.0) -> bool:
+    """Have a row dispatched, if the gate lets it in."""
+    if not where.gate.enter(row, now):
+        return False
+    worker = Worker()
+    worker.deliveries, worker.since = (row,), now
+    where.pools.append(cast("Any", SimpleNamespace(workers={worker: None})))
+    return True
+
+
+def end(where: Destination, row: Delivery) -> None:
+    """The dispatch of a row ended."""
+    where.pools[:] = [pool for pool in where.pools if row not in next(iter(pool.workers)).deliveries]
+    where.gate.leave(row)
+
+
+class Woken:
+    """Counts how often a pool that waits for a slot or at a gate is woken."""
+
+    def __init__(self) -> None:
+        self.party: object = self
+        self.slots = 0
+        self.times = 0
+
+    def wake(self) -> None:
+        self.times += 1
 
 
 def destinations(root: Any, patience: float = 30.0) -> Destinations:

@@ -1,4 +1,4 @@
-"""More keys are held than a claim can be told to pass over: order and everything else are kept all the same."""
+"""More keys are held than fit into a claim: order and everything else are kept all the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEEDS = range(12)
 
 @pytest.mark.timeout(120)
 def test_the_promises_hold_when_claims_bring_rows_of_held_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for that of few claims: rows of so many held keys are claimed and given back, which costs many of them."""
+    """But for that of few claims: rows of so many held keys are claimed and released, which costs many of them."""
     tune(monkeypatch, max_held_keys_in_claim=1)
     for seed in SEEDS:
         broken = [each for each in run(seed).violations if not each.startswith("calm ")]

@@ -1,4 +1,4 @@
-"""Rows that wait for one message to go ahead wait quietly, whatever places for dispatches there are."""
+"""Rows that wait for a half-open trial wait quietly, however many slots there are."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLES = ["orders_outbox", "mails_outbox"]
 
 
 @pytest.mark.parametrize("concurrency", [1, 2, 4, 16])
-def test_a_message_that_goes_ahead_makes_nobody_spin(concurrency: int) -> None:
+def test_a_half_open_trial_makes_no_pool_spin(concurrency: int) -> None:
     """On virtual time a loop that never waits is an error of its own."""
     loop = VirtualLoop()
     store = MemoryStore(lambda: datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=loop.time()))
@@ -30,9 +30,9 @@ def test_a_message_that_goes_ahead_makes_nobody_spin(concurrency: int) -> None:
         nonlocal calls
         calls += 1
         if calls == 1:
-            raise BrokerUnavailable("away for a moment")
+            raise BrokerUnavailable("unavailable for a moment")
         if calls == 2:
-            await asyncio.sleep(5.0)  # the one that goes ahead
+            await asyncio.sleep(5.0)  # the half-open trial
 
     async def scenario() -> None:
         relay = Relay(

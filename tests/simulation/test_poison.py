@@ -1,4 +1,4 @@
-"""Brokers that answer a probe and take nothing: messages that drive one away die in the end, and keep nobody else from
+"""Brokers that answer a probe and take nothing: messages that drive one away die in the end, and keep no other from
 it meanwhile; if it says itself that it takes nothing, no message pays for that."""
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def play(scenario: Callable[[Scene], Awaitable[None]], seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 18, 27, 31, 38, 43])
-def test_many_messages_that_drive_it_away_do_not_shut_a_destination_for_others(seed: int) -> None:
+def test_many_poison_messages_do_not_block_a_destination_for_others(seed: int) -> None:
     async def scenario(scene: Scene) -> None:
         await put(scene.store, *(Message(BAD, number) for number in range(BAD_ONES)))
         settings = QUICK | {"backoff_base": TRY_SECONDS, "backoff_cap": 2.0}
@@ -103,28 +103,28 @@ def test_many_messages_that_drive_it_away_do_not_shut_a_destination_for_others(s
                 await scene.send_good_one()
             assert relay.health().reasons == ()
         assert len(scene.waits) > 100
-        # At worst every one of them goes ahead first, once, and is claimed, dispatched and asked after for that.
+        # At worst every one of them tries first, once, and is claimed, dispatched and asked after for that.
         assert max(scene.waits) < BAD_ONES * TRY_SECONDS + 1.0
 
     play(scenario, seed)
 
 
-def test_one_that_drives_it_away_each_time_is_tried_less_and_less_often() -> None:
-    """Not only when it is charged: the destination may be away in earnest although it answers probes."""
+def test_a_poison_message_is_tried_less_and_less_often() -> None:
+    """Not only when it is charged: the destination may be unavailable in earnest although it answers probes."""
 
     async def scenario(scene: Scene) -> None:
         await put(scene.store, Message(BAD, 0))
         async with Relay(lambda: scene.store, table=TABLE, dispatcher=scene, backoff_jitter=0.0):
             await asyncio.sleep(20.0)
         waits = [later - earlier for earlier, later in pairwise(scene.tries)]
-        # Three times at its cost to nobody, then as a suspect that pays for each, again from the shortest wait on.
+        # Three times at no message's cost, then as a suspect that pays for each, again from the shortest wait on.
         assert [round(wait) for wait in waits] == [1, 3, 5, 1, 2, 4], waits
 
     play(scenario, 0)
 
 
 @pytest.mark.parametrize("first", [TABLE, OTHER])
-def test_those_of_one_table_do_not_shut_it_for_another(first: TableName) -> None:
+def test_poison_messages_of_one_table_do_not_block_a_destination_for_another(first: TableName) -> None:
     """Whichever of them is quicker to claim."""
     tables = [first, OTHER if first == TABLE else TABLE]
 

@@ -1,4 +1,4 @@
-"""A relay that cannot claim waits quietly, whatever it hears."""
+"""A relay that cannot claim waits quietly, however many hints come."""
 
 from __future__ import annotations
 

@@ -28,10 +28,10 @@ PAUSE = 2.0
 MAX_RESCAN_SECONDS: float = constant("max_rescan_seconds")
 
 
-def test_a_destination_that_comes_and_goes_behind_one_that_is_away_keeps_nobody_waiting(
+def test_a_destination_that_comes_and_goes_behind_an_unavailable_one_keeps_no_other_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each time it is back, everything is looked at again: not by the claims that others wait for."""
+    """Each time it is back, everything is read again: not by the claims that others wait for."""
     tune(monkeypatch, first_span=200, least_span=20)
     tries = 0
 
@@ -57,7 +57,7 @@ def test_a_destination_that_comes_and_goes_behind_one_that_is_away_keeps_nobody_
 
 
 class SlowUndo(SlowStore):
-    """The first claim is broken off, and so is whatever would undo it."""
+    """The first claim is broken off, and so is every undo of it."""
 
     claims = 0
 
@@ -72,7 +72,7 @@ class SlowUndo(SlowStore):
         return await super().undo(table, claim, keys)
 
 
-def test_an_undo_that_is_broken_off_keeps_nobody_waiting_and_is_given_up_in_the_end() -> None:
+def test_an_undo_that_times_out_keeps_no_other_waiting_and_ends_with_the_leases() -> None:
     async def scenario(scene: Scene[SlowStore]) -> None:
         began = scene.loop.time()
         async with scene.relay():
@@ -88,7 +88,7 @@ def test_an_undo_that_is_broken_off_keeps_nobody_waiting_and_is_given_up_in_the_
 
 
 class SlowReview(SlowStore):
-    """From some time on each key that is looked at takes its time, and fifty of them all there is."""
+    """From some time on each key that is checked takes its time, and fifty of them all there is."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         super().__init__(clock)
@@ -104,7 +104,7 @@ class SlowReview(SlowStore):
         return await super().predecessors(table, claim, spans)
 
 
-def test_a_review_that_is_broken_off_keeps_nobody_waiting_and_asks_for_fewer_keys_next() -> None:
+def test_a_recheck_that_times_out_keeps_no_other_waiting_and_asks_for_fewer_keys_next() -> None:
     async def bad(_: DispatchedMessage) -> None:
         raise RuntimeError("not yet")
 
@@ -132,10 +132,10 @@ class Timed(SlowStore):
 
 
 @pytest.mark.parametrize("size", [100, 120_000])
-def test_a_sweep_gets_past_a_row_that_fills_a_slice_alone_and_goes_back(
+def test_a_rescan_gets_past_a_row_that_fills_a_slice_alone_and_is_released(
     monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    """Its key is held, and there are more of those than a claim is told of."""
+    """Its key is held, and there are more of those than fit into a claim."""
     tune(monkeypatch, max_held_keys_in_claim=1)
 
     async def scenario(scene: Scene[Timed]) -> None:

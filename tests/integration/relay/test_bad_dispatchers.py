@@ -202,7 +202,7 @@ async def test_one_that_never_lets_a_cancellation_through_is_left_behind(
     await bench.enqueue("good", "bad")
     relay = bench.relay(dispatch, dispatch_timeout=0.2, concurrency=2, backoff_base=10.0, backoff_cap=10.0)
     await relay.start()
-    await until(lambda: "was left behind with 1 message(s)" in caplog.text)
+    await until(lambda: "was abandoned with 1 message(s)" in caplog.text)
     await bench.enqueue("later")
 
     async def others_are_through() -> bool:

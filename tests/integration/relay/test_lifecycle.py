@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 
 import pytest
-from outbox_core.relay.settlement import Settlement
 
 from outbox_core import schema
 from outbox_core.errors import ConfigError, RelayFailed
@@ -17,6 +16,7 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Stopped
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
+from outbox_core.relay.completing.settlement import Settlement
 from outbox_core.store import Claim, Leased
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.stores.postgres.store import PostgresStore

@@ -13,11 +13,11 @@ from uuid import UUID
 
 import asyncpg
 import pytest
-from outbox_core.relay.floors import Floors
 
 from outbox_core.errors import PermanentError, RetryAfter
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
+from outbox_core.relay.ordering.watermarks import KeyWatermarks
 from tests.integration.relay.bench import TABLE, TOPIC, Bench
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(60)]
@@ -44,8 +44,8 @@ _REPLAY = f"""
 @pytest.fixture(params=["looks with its claims", "looks apart, from floors on"])
 def looks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     apart = request.param != "looks with its claims"
-    monkeypatch.setattr(Floors, "in_use", apart)
-    monkeypatch.setattr(Floors, "looks_apart", apart)
+    monkeypatch.setattr(KeyWatermarks, "in_use", apart)
+    monkeypatch.setattr(KeyWatermarks, "find_apart", apart)
     return apart
 
 

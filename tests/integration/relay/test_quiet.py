@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from outbox_core.relay.claimer import Claimer
 
 from outbox_core.observer import BreakerOpened, LeaderGained, Published
 from outbox_core.relay import Relay
+from outbox_core.relay.claiming.claimer import Claimer
 from outbox_core.store import Claim, Leased
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
@@ -69,14 +69,14 @@ async def test_a_leader_that_looks_in_vain_writes_nothing(bench: Bench) -> None:
 async def test_hints_are_no_reason_to_hurry_while_the_only_destination_is_away(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hints, rounds, step = 5, 0, Claimer.step
+    hints, rounds, one_round = 5, 0, Claimer.round
 
     async def counted(claimer: Claimer) -> bool:
         nonlocal rounds
         rounds += 1
-        return await step(claimer)
+        return await one_round(claimer)
 
-    monkeypatch.setattr(Claimer, "step", counted)
+    monkeypatch.setattr(Claimer, "round", counted)
     slow = {"poll_interval": 5.0, "backoff_base": 60.0, "backoff_cap": 60.0}
     async with bench.relay(unavailable, **slow) as relay:
         await bench.enqueue(1)

@@ -27,7 +27,7 @@ MUTATIONS: Final = (
         name="dispatched-beyond-the-last-attempt",
         breaks="A row whose last attempt had no outcome is dispatched once more.",
         promise="A message that takes its relay down is a dead letter after `max_attempts`.",
-        file="outbox_core/relay/lane.py",
+        file="outbox_core/relay/dispatching/pool.py",
         old="if meta.attempts > max_attempts:",
         new="if False:",
         tests=(f"{_RELAY}/test_failures.py::test_a_row_whose_last_attempt_has_no_outcome_is_buried[3-True]",),
@@ -46,15 +46,15 @@ MUTATIONS: Final = (
         name="position-never-goes-back",
         breaks="The place to read on from stays where it is when an older transaction ends.",
         promise="Every committed message is published, also one that commits late.",
-        file="outbox_core/relay/position.py",
-        old="self.back_to((self._base, *map(_before, gone)))",
-        new="self.back_to((self._base,))",
+        file="outbox_core/relay/claiming/scan.py",
+        old="self.go_back_to((self._base, *map(_before, gone)))",
+        new="self.go_back_to((self._base,))",
         tests=(
             (
-                "tests/unit/test_relay_position.py"
+                "tests/unit/relay/claiming/test_read_position.py"
                 "::test_a_transaction_that_ends_takes_the_position_back_to_before_it_began"
             ),
-            "tests/unit/test_relay_position.py::test_after_a_look_no_committed_row_lies_behind_the_position",
+            "tests/unit/relay/claiming/test_read_position.py::test_after_a_tick_no_committed_row_lies_behind_the_position",
         ),
     ),
     Mutation(
@@ -84,8 +84,8 @@ MUTATIONS: Final = (
         name="unknown-claims-kept",
         breaks="A claim whose answer was lost is not undone.",
         promise="Trouble with the database costs no message an attempt.",
-        file="outbox_core/relay/leasing.py",
-        old="self.unknown.add(claim, keys)",
+        file="outbox_core/relay/claiming/claim.py",
+        old="self.lost_claims.add(claim, keys)",
         new="pass",
         tests=(
             (
@@ -98,7 +98,7 @@ MUTATIONS: Final = (
         name="unknown-claims-undone-once",
         breaks="A claim whose client has gone is undone before the database is through with it, and not again.",
         promise="Trouble with the database costs no message an attempt.",
-        file="outbox_core/relay/unknown.py",
+        file="outbox_core/relay/claiming/lost_claims.py",
         old="if found or over:",
         new="if lost.tried:",
         tests=(
@@ -111,7 +111,7 @@ MUTATIONS: Final = (
     Mutation(
         name="waiting-replays-take-places",
         breaks="A replayed message that waits counts among the first of its key.",
-        promise="Replayed messages hold nobody up.",
+        promise="Replayed messages hold no other up.",
         file="outbox_core/stores/postgres/queries/follow.sql",
         old="replays = 0\n                        OR available_at <= now()",
         new="true OR replays = 0\n                        OR available_at <= now()",
@@ -124,9 +124,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="notify-only",
-        breaks="A relay waits for hints and never looks by itself.",
+        breaks="A relay waits for hints and never polls by itself.",
         promise="Without its listener a relay finds messages within its `poll_interval`.",
-        file="outbox_core/relay/wakeups.py",
+        file="outbox_core/runtime/wakeups.py",
         old="pause = self._poll_interval if calm else",
         new='pause = float("inf") if calm else',
         tests=(

@@ -14,7 +14,7 @@ _FENCE: Final = "A relay that has lost its lease changes nothing."
 MUTATIONS: Final = (
     Mutation(
         name="publish-without-fencing",
-        breaks="Whoever says that a row is published is believed, with or without its lease.",
+        breaks="A relay that says that a row is published is believed, with or without its lease.",
         promise=_FENCE,
         file=f"{_QUERIES}/publish.sql",
         old="WHERE message.id = done.id AND message.lock_token = done.token",
@@ -26,7 +26,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="delete-without-fencing",
-        breaks='With `on_published="delete"`, whoever says that a row is published is believed.',
+        breaks='With `on_published="delete"`, a relay that says that a row is published is believed without its lease.',
         promise=_FENCE,
         file=f"{_QUERIES}/publish_delete.sql",
         old="WHERE message.id = done.id AND message.lock_token = done.token",
@@ -49,7 +49,7 @@ MUTATIONS: Final = (
         name="one-token-for-all",
         breaks="Every claim has the same token.",
         promise=_FENCE,
-        file="outbox_core/relay/claimer.py",
+        file="outbox_core/relay/claiming/claimer.py",
         old="token=uuid7(),",
         new="token=type(uuid7())(int=1),",
         tests=(
@@ -58,7 +58,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="no-refund",
-        breaks="A row that is given back undispatched has paid with an attempt.",
+        breaks="A row that is released undispatched has paid with an attempt.",
         promise="Only what was dispatched is charged.",
         file=f"{_QUERIES}/release.sql",
         old="attempts = greatest(attempts - 1, 0)",
@@ -70,7 +70,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="dead-counts-as-published",
-        breaks="A message that is given up is marked as published.",
+        breaks="A message that is dead-lettered is marked as published.",
         promise="Every committed message is published, or becomes a dead letter that says why.",
         file=f"{_QUERIES}/fail.sql",
         old="dead_at = CASE WHEN failed.dead THEN now() END",
@@ -91,10 +91,10 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="locked-rows-keep-others",
-        breaks="Outcomes wait for a row that somebody else keeps locked.",
+        breaks="Verdicts wait for a row that another transaction keeps locked.",
         promise="What holds up one row's outcome holds up no other's.",
-        file="outbox_core/relay/completer.py",
-        old="found = await self._aside.take_locked(batch)",
+        file="outbox_core/relay/completing/completer.py",
+        old="found = await self._deferred.defer_locked(batch)",
         new="return False",
         tests=(
             "tests/integration/relay/test_locked_rows.py::test_one_locked_row_holds_up_no_others_outcome[False]",

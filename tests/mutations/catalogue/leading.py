@@ -24,7 +24,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="term-unchecked",
-        breaks="A claim does not look whether its term is still the present one.",
+        breaks="A claim does not check whether its term is still the present one.",
         promise="A leader that was deposed claims nothing.",
         file="outbox_core/stores/postgres/queries/claim.sql",
         old="THEN $1::bigint IS NULL OR EXISTS (SELECT FROM leader) END",
@@ -36,7 +36,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="follow-without-term",
-        breaks="A claim of held keys does not look whether its term is still the present one.",
+        breaks="A claim of held keys does not check whether its term is still the present one.",
         promise="A leader that was deposed claims nothing.",
         file="outbox_core/stores/postgres/queries/follow.sql",
         old="THEN EXISTS (SELECT FROM leader) END",

@@ -54,10 +54,10 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="tasks-die-in-silence",
-        breaks="An error in a task that dispatches ends that task and is told to nobody.",
+        breaks="An error in a task that dispatches ends that task and is not reported.",
         promise="A relay works, or it ends with an error.",
-        file="outbox_core/relay/outlet.py",
-        old="            self._crashed(error)",
+        file="outbox_core/relay/dispatching/pool.py",
+        old="            self._shutdown.fail(error)",
         new="            return",
         tests=(
             (

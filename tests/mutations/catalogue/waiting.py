@@ -1,4 +1,4 @@
-"""Nobody waits for what it has nothing to do with: a row that cannot be read, a slow key, a backlog, a silent host."""
+"""No message waits for an unreadable row, a slow key, a backlog or a silent host that it has nothing to do with."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Final
 
 from tests.mutations.mutation import Mutation
 
-_UNIT: Final = "tests/unit/test_relay_reach.py"
+_UNIT: Final = "tests/unit/relay/claiming/test_obstacles.py"
 _RELAY: Final = "tests/integration/relay"
-_UNREADABLE: Final = "outbox_core/relay/unreadable.py"
-_SWEEP: Final = "outbox_core/relay/sweep.py"
-_REACH: Final = "outbox_core/relay/reach.py"
-_NOBODY_WAITS: Final = "However much lies in the way of a claim, others are not kept waiting."
+_UNREADABLE: Final = "outbox_core/relay/claiming/unreadable.py"
+_SCAN: Final = "outbox_core/relay/claiming/scan.py"
+_LIMITS: Final = "outbox_core/relay/claiming/limits.py"
+_NO_OTHER_WAITS: Final = "However much lies in the way of a claim, others are not kept waiting."
 
 MUTATIONS: Final = (
     Mutation(
@@ -28,8 +28,8 @@ MUTATIONS: Final = (
         breaks="A row that was leased without its content is dispatched without it.",
         promise="A row that cannot be read is a dead letter, and the others go on.",
         file=_UNREADABLE,
-        old="except ContentUnreadable as error:\n                row.unreadable = error",
-        new="except ContentUnreadable:\n                pass",
+        old="except ContentUnreadable as error:\n                return error",
+        new="except ContentUnreadable:\n                return None",
         tests=(
             f"{_UNIT}::test_a_row_that_cannot_be_read_is_dead_and_the_others_go_on[None]",
             f"{_RELAY}/test_unreadable.py::test_a_row_that_cannot_be_written_out_is_dead_and_the_others_arrive",
@@ -38,32 +38,32 @@ MUTATIONS: Final = (
     Mutation(
         name="slow-keys-claimed-on",
         breaks="Claims go on bringing messages of a key whose messages wait for each other.",
-        promise="A slow key with many messages keeps nobody else waiting.",
-        file="outbox_core/relay/keys.py",
+        promise="A slow key with many messages keeps no other waiting.",
+        file="outbox_core/relay/ordering/keys.py",
         old="self._hold(key, now, firm=True)",
         new="pass",
-        tests=(f"{_UNIT}::test_a_slow_key_with_many_messages_keeps_nobody_else_waiting",),
+        tests=(f"{_UNIT}::test_a_slow_key_with_many_messages_keeps_no_other_waiting",),
     ),
     Mutation(
         name="sweeps-come-no-further",
-        breaks="Each slice of a sweep begins at the beginning.",
+        breaks="Each slice of a rescan begins at the beginning.",
         promise="What appears behind the claims that read on is found.",
-        file=_SWEEP,
+        file=_SCAN,
         old="        self.place = (last[0], last[1] + 1)",
         new="        self.place = BEGINNING",
         tests=(f"{_UNIT}::test_what_appears_behind_is_found_while_a_destination_is_tried_again_and_again",),
     ),
     Mutation(
         name="sweeps-taken-back",
-        breaks="A sweep that is under way goes back to the beginning whenever another is wanted.",
+        breaks="A rescan that is under way goes back to the beginning whenever another is wanted.",
         promise="What appears behind the claims that read on is found.",
-        file=_SWEEP,
+        file=_SCAN,
         old="            self._wanted_again = True\n",
-        new="            self.place, self.next = BEGINNING, 0.0\n",
+        new="            self.place = BEGINNING\n            self._pace.reset()\n",
         tests=(
             (
-                "tests/unit/test_relay_sweep.py"
-                "::test_a_sweep_under_way_comes_to_its_end_however_often_it_is_wanted_anew"
+                "tests/unit/relay/claiming/test_rescans.py"
+                "::test_a_rescan_under_way_comes_to_its_end_however_often_it_is_wanted_anew"
             ),
         ),
     ),
@@ -82,19 +82,24 @@ MUTATIONS: Final = (
     Mutation(
         name="broken-off-claims-ask-for-as-much",
         breaks="After a claim that was broken off the next one asks for as many rows.",
-        promise=_NOBODY_WAITS,
-        file=_REACH,
-        old="self.limit = max(1, self.limit // _FEWER)",
+        promise=_NO_OTHER_WAITS,
+        file=_LIMITS,
+        old="self.rows.shrink()",
         new="pass",
-        tests=(f"{_UNIT}::test_a_row_that_cannot_be_read_in_time_is_put_off_and_the_others_go_on[0]",),
+        tests=(f"{_UNIT}::test_a_row_that_cannot_be_read_in_time_is_rescheduled_and_the_others_go_on[0]",),
     ),
     Mutation(
         name="broken-off-claims-look-as-far",
-        breaks="After a claim that was broken off the next one looks as far.",
-        promise=_NOBODY_WAITS,
-        file=_REACH,
-        old="self.span = _FIRST_SPAN if self.span is None else max(_LEAST_SPAN, self.span // _NEARER)",
-        new="pass",
-        tests=(f"{_UNIT}::test_a_destination_that_is_away_with_very_many_messages_keeps_nobody_waiting",),
+        breaks="After a claim that was broken off the next one reads as far.",
+        promise=_NO_OTHER_WAITS,
+        file=_LIMITS,
+        old="""            if self._bounded:
+                self._span.shrink()
+            else:
+                self._span.reset()
+                self._bounded = True
+""",
+        new="",
+        tests=(f"{_UNIT}::test_an_unavailable_destination_with_very_many_messages_keeps_no_other_waiting",),
     ),
 )

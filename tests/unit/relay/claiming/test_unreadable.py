@@ -1,0 +1,62 @@
+"""The claim that leases a suspected row without its content: at the old place, on terms as they are by then."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+
+from outbox_core.errors import ContentUnreadable, StorageTimeout
+from outbox_core.identifiers import uuid7
+from outbox_core.relay.claiming.unreadable import UnreadableRows
+from outbox_core.store import Claim, KeyId, Place
+from tests.kit.deliveries import claim, shared
+from tests.kit.memory import TABLE
+
+SINCE: Place = (datetime(2026, 5, 1, tzinfo=UTC), 7)
+UNTIL: Place = (datetime(2026, 5, 2, tzinfo=UTC), 9)
+KEY: KeyId = (UUID(int=0), "k")
+
+
+def claim_of(term: int = 3, limit: int = 1, blind: bool = False) -> Claim:
+    return claim(
+        term=term, limit=limit, since=SINCE, until=UNTIL, without_content=blind, find_predecessors=False
+    )
+
+
+def test_it_is_a_claim_of_its_own_in_the_present_term_and_passes_over_what_is_held_now() -> None:
+    """The failed one will be undone, by its token; and its term may be over."""
+    unreadable, failed = UnreadableRows(TABLE, shared()), claim_of()
+    unreadable.failed(failed, {}, ContentUnreadable("no"))
+    now = claim(term=4, limit=1, held_keys=[KEY], own_tokens=[uuid7()], blocked_topics=["t"])
+    taken, keys = unreadable.taken(now)
+    assert (taken.since, taken.until) == (SINCE, UNTIL)
+    assert (taken.token, taken.term) == (now.token, 4)
+    assert (taken.held, taken.in_hand, taken.shut) == (now.held, now.in_hand, now.shut)
+    assert taken.blind
+    assert taken.look
+    assert not keys
+    assert not unreadable.suspected
+
+
+def test_it_is_for_the_keys_of_the_failed_one() -> None:
+    unreadable = UnreadableRows(TABLE, shared())
+    unreadable.failed(claim_of(), {KEY: 5}, ContentUnreadable("no"))
+    assert unreadable.taken(claim_of(4))[1] == {KEY: 5}
+
+
+@pytest.mark.parametrize("failed", [claim_of(limit=2), claim_of(blind=True)])
+def test_a_claim_of_several_rows_or_of_none_of_their_content_blames_no_row(failed: Claim) -> None:
+    unreadable = UnreadableRows(TABLE, shared())
+    unreadable.failed(failed, {}, ContentUnreadable("no"))
+    assert not unreadable.suspected
+
+
+def test_a_slow_row_is_suspected_when_it_was_not_answered_three_times() -> None:
+    unreadable = UnreadableRows(TABLE, shared())
+    for _ in range(2):
+        unreadable.failed(claim_of(), {}, StorageTimeout("slow"))
+        assert not unreadable.suspected
+    unreadable.failed(claim_of(), {}, StorageTimeout("slow"))
+    assert unreadable.suspected
