@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
+from outbox_core.admin_store import HasAdminStore, Reporting
 from outbox_core.errors import ConfigError, StorageError
 from outbox_core.observer import Measured
 from outbox_core.status import Look, TableStatus
-from outbox_core.stores.postgres.upkeep import PostgresUpkeep
+from outbox_core.stores.postgres.admin_store import PostgresAdminStore
 from outbox_core.table import TableName
-from outbox_core.upkeep import Kept, Reporting
 
 if TYPE_CHECKING:
     from outbox_core.observer import Event
@@ -27,7 +27,7 @@ _logger: Final = logging.getLogger("outbox_core.monitor")
 
 
 async def read_status(
-    source: str | Reporting | Kept,
+    source: str | Reporting | HasAdminStore,
     *tables: str | TableName,
     look: Look | None = None,
     timeout: float = 5.0,
@@ -40,9 +40,11 @@ async def read_status(
     """
     names = [TableName.parse(table) for table in tables]
     if isinstance(source, str):
-        async with PostgresUpkeep.connect(source, *names, timeout=timeout, connect=connect) as upkeep:
-            return [await upkeep.status(name, look or Look()) for name in names]
-    store = source.upkeep if isinstance(source, Kept) else source
+        async with PostgresAdminStore.connect(
+            source, *names, timeout=timeout, connect=connect
+        ) as admin_store:
+            return [await admin_store.status(name, look or Look()) for name in names]
+    store = source.admin_store if isinstance(source, HasAdminStore) else source
     return [await store.status(name, look or Look()) for name in names]
 
 
@@ -71,12 +73,12 @@ class Monitor:
 
     def __init__(
         self,
-        store: Reporting | Kept,
+        store: Reporting | HasAdminStore,
         tables: Sequence[TableName],
         settings: MonitorSettings,
         observe: Callable[[Event], None],
     ) -> None:
-        self._store: Reporting = store.upkeep if isinstance(store, Kept) else store
+        self._store: Reporting = store.admin_store if isinstance(store, HasAdminStore) else store
         self._tables = tables
         self._settings = settings
         self._observe = observe

@@ -11,10 +11,10 @@ import anyio
 import asyncpg
 
 from outbox_core.errors import ConfigError, StorageUnavailable
+from outbox_core.stores.postgres.admin_store import PostgresAdminStore
 from outbox_core.stores.postgres.connecting import address, flaw, refusal
 from outbox_core.stores.postgres.sessions import BROKEN, close, summary
 from outbox_core.stores.postgres.translation import translated
-from outbox_core.stores.postgres.upkeep import PostgresUpkeep
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -58,9 +58,9 @@ async def connect(url: str, *, timeout: float = TIMEOUT) -> AsyncGenerator[Conne
 
 
 @asynccontextmanager
-async def upkeep(url: str, *tables: TableName) -> AsyncGenerator[PostgresUpkeep]:
-    """The store's upkeep, for cleaning, dead letters and figures; the tables' schema is checked first."""
-    async with PostgresUpkeep.connect(url, *tables, timeout=TIMEOUT) as opened:
+async def admin_store(url: str, *tables: TableName) -> AsyncGenerator[PostgresAdminStore]:
+    """The store's admin store, for cleaning, dead letters and figures; the tables' schema is checked first."""
+    async with PostgresAdminStore.connect(url, *tables, timeout=TIMEOUT) as opened:
         yield opened
 
 

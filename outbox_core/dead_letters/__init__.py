@@ -1,6 +1,6 @@
 """Dead letters: look at them, plan, replay, discard; and put right what else holds messages up.
 
-async with PostgresUpkeep.connect(dsn, "orders_outbox") as store:
+async with PostgresAdminStore.connect(dsn, "orders_outbox") as store:
     letters = DeadLetters(store, "orders_outbox")
     plan = await letters.plan(Filter(code="PROVIDER.PERMANENT", topic="orders.**"))
     print(plan)

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from outbox_core.admin_store import HasAdminStore
 from outbox_core.cleaner import CleanerSettings
 from outbox_core.dispatcher import Dispatcher, as_dispatcher
 from outbox_core.errors import ConfigError, RelayFailed
@@ -24,7 +25,6 @@ from outbox_core.relay.state import RelayState
 from outbox_core.stores.postgres.sessions import session_arguments
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
-from outbox_core.upkeep import Kept
 
 if TYPE_CHECKING:
     from outbox_core.meta import DispatchedMessage
@@ -210,7 +210,7 @@ class Relay:
                 f"this relay is already {self._run.state.value}; one object runs once at a time"
             )
         store, monitor = self._make_store(), self._chores.monitor
-        looks_every = monitor.interval if monitor is not None and isinstance(store, Kept) else None
+        looks_every = monitor.interval if monitor is not None and isinstance(store, HasAdminStore) else None
         self._vitals = Vitals(self.tables, self.settings, looks_every)
         self._task = None
         self._run = Run(

@@ -5,25 +5,25 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from outbox_core.admin_store import Cleanable, CleanedBatch, CleaningBatch
 from outbox_core.status import Count
 from outbox_core.stores.memory.selection import moment_of
-from outbox_core.upkeep import Cleanable, Sweep, Swept
 
 if TYPE_CHECKING:
     from outbox_core.stores.memory.database import MemoryRow, MemoryTable
 
 
-def clean(memory: MemoryTable, sweep: Sweep, now: datetime, *, published: bool) -> Swept:
+def clean(memory: MemoryTable, batch: CleaningBatch, now: datetime, *, published: bool) -> CleanedBatch:
     """Delete one batch, oldest first."""
     page = [
-        each for each in _old(memory, now, sweep.older_than, published=published) if each[:2] > sweep.since
+        each for each in _old(memory, now, batch.older_than, published=published) if each[:2] > batch.since
     ]
-    page = page[: sweep.limit]
+    page = page[: batch.limit]
     gone = [row for _, _, row in page if published or not _blocks(memory, row)]
     for row in gone:
         del memory.rows[row.record.event_id]
     last = page[-1][:2] if page else None
-    return Swept(busy=False, deleted=len(gone), last=last, complete=len(page) < sweep.limit)
+    return CleanedBatch(busy=False, deleted=len(gone), last=last, complete=len(page) < batch.limit)
 
 
 def cleanable(
