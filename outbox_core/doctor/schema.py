@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from outbox_core.doctor.finding import Finding, Severity
 from outbox_core.errors import SchemaError, SchemaMissing, SchemaTooNew, SchemaTooOld
 from outbox_core.schema import roles, verify
-from outbox_core.schema.verification import require
+from outbox_core.stores.postgres.schema.verification import require
 from outbox_core.stores.postgres.sql import render
 
 if TYPE_CHECKING:

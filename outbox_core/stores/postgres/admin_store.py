@@ -16,11 +16,11 @@ import asyncpg
 from outbox_core.admin_store import Attribution, Cleanable, CleanedBatch, CleaningBatch
 from outbox_core.letters import Action, AuditRecord, Filter, Group, GroupBy, LetterPlace, Plan
 from outbox_core.record import State, StoredMessage
-from outbox_core.schema.verification import require
 from outbox_core.status import RECENTLY, Count, Look, TableStatus
 from outbox_core.store import BEGINNING
 from outbox_core.stores.postgres.advisory import lock_key
 from outbox_core.stores.postgres.readiness import check_schema
+from outbox_core.stores.postgres.schema.verification import require
 from outbox_core.stores.postgres.sessions import Sessions
 from outbox_core.stores.postgres.sql import query
 from outbox_core.stores.postgres.standing import table_status

@@ -9,7 +9,6 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from outbox_core.errors import PermissionDenied
-from outbox_core.schema.verification import require, require_leader
 from outbox_core.store import (
     Claim,
     Failure,
@@ -26,6 +25,7 @@ from outbox_core.stores.postgres.admin_store import PostgresAdminStore
 from outbox_core.stores.postgres.control import Control, PostgresElection
 from outbox_core.stores.postgres.readiness import check_schema
 from outbox_core.stores.postgres.rows import leased
+from outbox_core.stores.postgres.schema.verification import require, require_leader
 from outbox_core.stores.postgres.sessions import Sessions
 from outbox_core.stores.postgres.sql import query
 from outbox_core.stores.postgres.translation import translated

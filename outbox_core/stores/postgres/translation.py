@@ -15,8 +15,8 @@ from outbox_core.errors import (
     StorageTimeout,
     StorageUnavailable,
 )
-from outbox_core.schema.mends import mend
 from outbox_core.stores.postgres.catalog.expected import LEADER_TABLE
+from outbox_core.stores.postgres.schema.mends import mend
 from outbox_core.stores.postgres.sessions import summary
 
 if TYPE_CHECKING:

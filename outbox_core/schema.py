@@ -8,11 +8,11 @@
 is recorded in the database; this library needs `CURRENT_VERSION` and works on the one after it too.
 """
 
-from outbox_core.schema.installation import create, downgrade, upgrade
-from outbox_core.schema.migration import CURRENT_VERSION, Migration, migrations, script
-from outbox_core.schema.privileges import roles
-from outbox_core.schema.report import Difference, Report
-from outbox_core.schema.verification import require, verify, version
+from outbox_core.schema_tools import Difference, Report
+from outbox_core.stores.postgres.schema.installation import create, downgrade, upgrade
+from outbox_core.stores.postgres.schema.migration import CURRENT_VERSION, Migration, migrations, script
+from outbox_core.stores.postgres.schema.privileges import roles
+from outbox_core.stores.postgres.schema.verification import require, verify, version
 
 __all__ = [
     "CURRENT_VERSION",

@@ -17,8 +17,10 @@ from outbox_core.errors import (
     SchemaTooNew,
     SchemaTooOld,
 )
-from outbox_core.schema.arguments import check_connection, check_seconds
-from outbox_core.schema.locking import (
+from outbox_core.stores.postgres.catalog.expected import LEADER_TABLE, VERSION_TABLE
+from outbox_core.stores.postgres.catalog.read import read_kind, read_version
+from outbox_core.stores.postgres.schema.arguments import check_connection, check_seconds
+from outbox_core.stores.postgres.schema.locking import (
     CALL_TIMEOUT,
     kept_settings,
     session_lock,
@@ -26,7 +28,7 @@ from outbox_core.schema.locking import (
     until_locks_are_had,
     write_timeouts,
 )
-from outbox_core.schema.migration import (
+from outbox_core.stores.postgres.schema.migration import (
     CURRENT_VERSION,
     LOCK_TIMEOUT,
     Migration,
@@ -36,9 +38,7 @@ from outbox_core.schema.migration import (
     migrations,
     statements,
 )
-from outbox_core.schema.verification import verify
-from outbox_core.stores.postgres.catalog.expected import LEADER_TABLE, VERSION_TABLE
-from outbox_core.stores.postgres.catalog.read import read_kind, read_version
+from outbox_core.stores.postgres.schema.verification import verify
 from outbox_core.stores.postgres.sql import render
 from outbox_core.table import TableName
 

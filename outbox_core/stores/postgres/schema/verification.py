@@ -6,11 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from outbox_core.errors import SchemaMismatch, SchemaMissing, SchemaTooNew, SchemaTooOld
-from outbox_core.schema.arguments import check_connection
-from outbox_core.schema.compare import compare_relation, compare_sequence
-from outbox_core.schema.mends import mend, table_definition
-from outbox_core.schema.migration import CURRENT_VERSION
-from outbox_core.schema.report import Difference, Kind, Report
+from outbox_core.schema_tools import Difference, Kind, Report
 from outbox_core.stores.postgres.catalog.expected import (
     AUDIT,
     LEADER,
@@ -30,6 +26,10 @@ from outbox_core.stores.postgres.catalog.read import (
     read_version,
     relation_exists,
 )
+from outbox_core.stores.postgres.schema.arguments import check_connection
+from outbox_core.stores.postgres.schema.compare import compare_relation, compare_sequence
+from outbox_core.stores.postgres.schema.mends import mend, table_definition
+from outbox_core.stores.postgres.schema.migration import CURRENT_VERSION
 from outbox_core.table import TableName
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from outbox_core.schema.mends import mend
-from outbox_core.schema.report import Difference
+from outbox_core.schema_tools import Difference
+from outbox_core.stores.postgres.schema.mends import mend
 
 if TYPE_CHECKING:
     from outbox_core.stores.postgres.catalog.read import Relation

@@ -10,7 +10,7 @@ import anyio
 import asyncpg
 
 from outbox_core.errors import PermissionDenied, SchemaBusy
-from outbox_core.schema.migration import schema_lock
+from outbox_core.stores.postgres.schema.migration import schema_lock
 
 if TYPE_CHECKING:
     from outbox_core.stores.postgres.catalog.read import Connection

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from outbox_core.schema.hazards import find_hazards
-from outbox_core.schema.mends import column_definition, default_expression, mend, quote
-from outbox_core.schema.report import Difference, Kind
+from outbox_core.schema_tools import Difference, Kind
 from outbox_core.stores.postgres.catalog.expected import CLAIM_COLUMNS, SEQUENCE_COLUMN, SEQUENCE_SUFFIX
+from outbox_core.stores.postgres.schema.hazards import find_hazards
+from outbox_core.stores.postgres.schema.mends import column_definition, default_expression, mend, quote
 
 if TYPE_CHECKING:
     from outbox_core.stores.postgres.catalog.expected import Column, Shape
