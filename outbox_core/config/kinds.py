@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
-from outbox_core.config.durations import ACCEPTED, format_duration, parse_duration
 from outbox_core.config.masking import masked_database_url
+from outbox_core.durations import ACCEPTED, format_duration, parse_duration
 from outbox_core.errors import InvalidTableName, InvalidUrl
 from outbox_core.stores.postgres.connecting import flaw
 from outbox_core.table import TableName

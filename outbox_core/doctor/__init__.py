@@ -7,7 +7,6 @@ Nothing is changed: every check only reads, within a few seconds, and one that f
 """
 
 from outbox_core.doctor.diagnosis import diagnose
-from outbox_core.doctor.finding import Finding, Severity, worst
-from outbox_core.doctor.limits import Limits
+from outbox_core.finding import Finding, Limits, Severity, worst
 
 __all__ = ["Finding", "Limits", "Severity", "diagnose", "worst"]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from outbox_core.dispatcher import Dispatcher, Inspecting, Managed, Probing, Routing, name_of
-from outbox_core.doctor.finding import Finding, Severity
 from outbox_core.errors import BrokerRefused, BrokerUnavailable, OutboxError
+from outbox_core.finding import Finding, Severity
 from outbox_core.routes import leaf_of
 
 if TYPE_CHECKING:

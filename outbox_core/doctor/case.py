@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from asyncpg import Connection
 
     from outbox_core.config import Settings
-    from outbox_core.doctor.limits import Limits
+    from outbox_core.finding import Limits
     from outbox_core.table import TableName
 
 

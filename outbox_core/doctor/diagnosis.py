@@ -16,10 +16,9 @@ from outbox_core.dispatcher import Dispatcher, load_dispatcher
 from outbox_core.doctor import horizon, leader, schema, server, vacuum
 from outbox_core.doctor.broker import check_broker, topics_in_use
 from outbox_core.doctor.case import Case, TableCase
-from outbox_core.doctor.finding import Finding, Severity
-from outbox_core.doctor.limits import Limits
 from outbox_core.doctor.settings import Reading, check_settings, read_settings
 from outbox_core.errors import OutboxError
+from outbox_core.finding import Finding, Limits, Severity
 from outbox_core.stores.postgres.connecting import address, flaw, obstacle
 from outbox_core.stores.postgres.sessions import BROKEN, close, summary
 from outbox_core.stores.postgres.sql import render

@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from outbox_core.config import format_duration
-from outbox_core.doctor.finding import Finding, Severity
+from outbox_core.finding import Finding, Severity
 
 if TYPE_CHECKING:
     from outbox_core.doctor.case import Case

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from outbox_core.config import format_duration
-from outbox_core.doctor.finding import Finding, Severity
+from outbox_core.finding import Finding, Severity
 from outbox_core.stores.postgres.advisory import lock_key
 from outbox_core.stores.postgres.sql import render
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from outbox_core.doctor.finding import Finding, Severity
 from outbox_core.errors import SchemaError, SchemaMissing, SchemaTooNew, SchemaTooOld
+from outbox_core.finding import Finding, Severity
 from outbox_core.schema import roles, verify
 from outbox_core.stores.postgres.schema.verification import require
 from outbox_core.stores.postgres.sql import render

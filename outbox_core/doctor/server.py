@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from outbox_core.doctor.finding import Finding, Severity
+from outbox_core.finding import Finding, Severity
 
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-    from outbox_core.doctor.limits import Limits
+    from outbox_core.finding import Limits
 
 _OLDEST: Final = 140000
 _NEWEST_TESTED: Final = 18

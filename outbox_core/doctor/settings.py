@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from outbox_core.config import Settings, unknown_variables
-from outbox_core.doctor.finding import Finding, Severity
+from outbox_core.finding import Finding, Severity
 
 if TYPE_CHECKING:
     from outbox_core.table import TableName

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from outbox_core.doctor.finding import Finding, Severity
+from outbox_core.finding import Finding, Severity
 from outbox_core.stores.postgres.sql import render
 
 if TYPE_CHECKING:

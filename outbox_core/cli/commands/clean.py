@@ -13,7 +13,7 @@ from outbox_core.cli.connection import admin_store, run
 from outbox_core.cli.output import Output, shown
 from outbox_core.cli.parameters import DURATION
 from outbox_core.cli.progress import progress
-from outbox_core.config.durations import format_duration
+from outbox_core.durations import format_duration
 
 if TYPE_CHECKING:
     from outbox_core.admin_store import Cleanable

@@ -1,4 +1,4 @@
-"""A finding: what was seen, why it matters, and what to run."""
+"""A finding of `outbox_core.doctor`: what was seen, why it matters, what to run; and the limits of what is normal."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
+
+from outbox_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from outbox_core.table import TableName
@@ -59,3 +61,29 @@ class Finding:
 def worst(findings: Iterable[Finding]) -> Severity:
     """The worst severity among the findings; ok when there are none."""
     return max((finding.severity for finding in findings), key=lambda each: each.rank, default=Severity.OK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What is still taken for normal. Durations are seconds."""
+
+    transaction_age: float = 300.0
+    """Of a transaction, prepared ones included."""
+    clock_offset: float = 1.0
+    """Between this host and the database, beyond what the round trip explains."""
+    dead_rows: int = 50_000
+    """Row versions that wait for a vacuum, where they are also more than the live ones."""
+    index_bytes: int = 64 * 2**20
+    """Below this size an index is never called bloated."""
+    index_growth: float = 8.0
+    """How many times the size it needs an index may have."""
+    connections: float = 0.9
+    """The part of the server's connections that may be in use."""
+    wraparound: int = 1_000_000_000
+    """Transactions since the table was last frozen."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value: float = getattr(self, name)
+            if not value >= 0:
+                raise ConfigError(f"{name} must be 0 or more, got {value!r}")
