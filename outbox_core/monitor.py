@@ -14,7 +14,7 @@ from outbox_core.admin_store import HasAdminStore, Reporting
 from outbox_core.errors import ConfigError, StorageError
 from outbox_core.observer import Measured
 from outbox_core.status import Look, TableStatus
-from outbox_core.stores.postgres.admin_store import PostgresAdminStore
+from outbox_core.stores import for_url
 from outbox_core.table import TableName
 
 if TYPE_CHECKING:
@@ -36,13 +36,12 @@ async def read_status(
     """How each table stands now, in the order given, at a cost that does not grow with the tables.
 
     ``source`` is the database's URL, for which a session is opened and closed again, or a store that is open. No
-    statement takes longer than ``timeout`` seconds. ``connect`` is passed to ``asyncpg.connect``.
+    statement takes longer than ``timeout`` seconds. ``connect`` is passed to the store's
+    driver, ``asyncpg.connect`` for PostgreSQL.
     """
     names = [TableName.parse(table) for table in tables]
     if isinstance(source, str):
-        async with PostgresAdminStore.connect(
-            source, *names, timeout=timeout, connect=connect
-        ) as admin_store:
+        async with for_url(source).admin_store(*names, timeout=timeout, connect=connect) as admin_store:
             return [await admin_store.status(name, look or Look()) for name in names]
     store = source.admin_store if isinstance(source, HasAdminStore) else source
     return [await store.status(name, look or Look()) for name in names]

@@ -22,8 +22,8 @@ from outbox_core.relay.run import Run
 from outbox_core.relay.settings import RelaySettings, check_seconds
 from outbox_core.relay.signals import stop_on_signals
 from outbox_core.relay.state import RelayState
-from outbox_core.stores.postgres.sessions import session_arguments
-from outbox_core.stores.postgres.store import PostgresStore
+from outbox_core.store_backend import StoreOptions
+from outbox_core.stores import for_url
 from outbox_core.table import TableName
 
 if TYPE_CHECKING:
@@ -35,12 +35,6 @@ DEFAULT_GRACE: Final = 20.0
 _CLEANER: Final = CleanerSettings()
 _MONITOR: Final = MonitorSettings()
 _LIMITS: Final = HealthLimits()
-_OWNED: Final = {
-    "command_timeout": "set database_timeout instead",
-    "statement_cache_size": "leave it out, for a transaction pooler is detected, and it is 0 behind one",
-    "timeout": "set database_timeout instead",
-}
-"""What ``connect`` cannot have because the relay sets it, and what to do instead."""
 
 
 class Relay:
@@ -81,7 +75,7 @@ class Relay:
         self._random = random
         self._chores = Chores.asked_for(cleaner, monitor)
         self._vitals = Vitals(self.tables, self.settings, None)
-        self._make_store = dsn if callable(dsn) else self._postgres(dsn, connect)
+        self._make_store = dsn if callable(dsn) else self._store_factory(dsn, connect)
         self._run: Run | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -224,24 +218,15 @@ class Relay:
         )
         return self._run
 
-    def _postgres(self, dsn: str, connect: Mapping[str, Any] | None) -> Callable[[], Store]:
-        given: object = dsn
-        if not isinstance(given, str) or not given.startswith(("postgresql://", "postgres://")):
-            raise ConfigError("the database URL must be a str that begins with postgresql://")
-        settings, name = self.settings, f"outbox:{self.tables[0]}"
-        owned = sorted(_OWNED.keys() & session_arguments(connect, name).keys())
-        if owned:
-            raise ConfigError("; ".join(f"connect must not have {each}: {_OWNED[each]}" for each in owned))
-        size = min(4, 2 + len(self.tables) // 2 + (self._chores.cleaner is not None))
-        return lambda: PostgresStore(
-            dsn,
-            timeout=settings.database_timeout,
-            takeover=settings.takeover,
-            elections=settings.single_active,
-            size=size,
-            name=name,
-            connect=connect,
+    def _store_factory(self, url: str, connect: Mapping[str, Any] | None) -> Callable[[], Store]:
+        options = StoreOptions(
+            tables=self.tables,
+            timeout=self.settings.database_timeout,
+            takeover=self.settings.takeover,
+            elections=self.settings.single_active,
+            cleans=self._chores.cleaner is not None,
         )
+        return for_url(url).store_factory(options, connect)
 
 
 def _settings(given: Mapping[str, Any]) -> RelaySettings:
