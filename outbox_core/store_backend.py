@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from outbox_core.admin_store import AdminStore
     from outbox_core.schema_tools import SchemaTools
     from outbox_core.store import Store
+    from outbox_core.store_checks import CheckOptions, StoreChecks
     from outbox_core.table import TableName
 
 
@@ -74,6 +75,12 @@ class StoreBackend(Protocol):
     ) -> AbstractAsyncContextManager[AdminStore]:
         """Open an admin store on sessions of its own; the schema of the ``tables`` is checked first. No step takes
         longer than ``timeout`` seconds."""
+        ...
+
+    def checks(
+        self, options: CheckOptions, connect: Mapping[str, Any] | None = None
+    ) -> AbstractAsyncContextManager[StoreChecks]:
+        """Open a session for doctor's checks; raises `Unreachable`."""
         ...
 
     def session(self, *, name: str, timeout: float) -> AbstractAsyncContextManager[Session]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 
@@ -13,18 +13,9 @@ from outbox_core.errors import BrokerRefused, BrokerUnavailable, OutboxError
 from outbox_core.finding import Finding, Severity
 from outbox_core.routes import leaf_of
 
-if TYPE_CHECKING:
-    from outbox_core.doctor.case import TableCase
-
 _WHY_AWAY: Final = "Messages wait, with their attempts refunded, until it answers again."
 _WHY_REFUSED: Final = "A relay with these credentials does not start; no retry helps."
 _WHY_NO_PLACE: Final = "Messages of the topic fail, and are dead once their attempts are used up."
-
-
-async def topics_in_use(case: TableCase, text: str) -> list[str]:
-    """A few hundred messages say which topics are in use; 50 at most."""
-    rows = await case.connection.fetch(text)
-    return [row["topic"] for row in rows]
 
 
 async def check_broker(dispatcher: Dispatcher, topics: Sequence[str], timeout: float) -> list[Finding]:

@@ -13,6 +13,7 @@ from outbox_core.errors import ConfigError, StorageUnavailable
 from outbox_core.stores.postgres import schema
 from outbox_core.stores.postgres.admin_store import PostgresAdminStore
 from outbox_core.stores.postgres.connecting import address, flaw, refusal
+from outbox_core.stores.postgres.doctor.checks import PostgresChecks, open_checks
 from outbox_core.stores.postgres.sessions import BROKEN, close, session_arguments, summary
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.stores.postgres.translation import translated
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from outbox_core.schema_tools import SchemaTools
     from outbox_core.store_backend import StoreOptions
+    from outbox_core.store_checks import CheckOptions
     from outbox_core.table import TableName
 
 _SCHEMES: Final = ("postgresql://", "postgres://")
@@ -75,6 +77,11 @@ class PostgresBackend:
         connect: Mapping[str, Any] | None = None,
     ) -> AbstractAsyncContextManager[PostgresAdminStore]:
         return PostgresAdminStore.connect(self._url, *tables, timeout=timeout, connect=connect)
+
+    def checks(
+        self, options: CheckOptions, connect: Mapping[str, Any] | None = None
+    ) -> AbstractAsyncContextManager[PostgresChecks]:
+        return open_checks(self._url, options, connect)
 
     @asynccontextmanager
     async def session(self, *, name: str, timeout: float) -> AsyncGenerator[Connection]:

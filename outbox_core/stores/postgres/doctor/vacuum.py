@@ -8,8 +8,8 @@ from outbox_core.finding import Finding, Severity
 from outbox_core.stores.postgres.sql import render
 
 if TYPE_CHECKING:
-    from outbox_core.doctor.case import TableCase
-    from outbox_core.doctor.server import Server
+    from outbox_core.stores.postgres.doctor.case import TableCase
+    from outbox_core.stores.postgres.doctor.server import Server
 
 
 async def check_autovacuum(case: TableCase, server: Server | None) -> list[Finding]:
@@ -33,7 +33,7 @@ async def check_autovacuum(case: TableCase, server: Server | None) -> list[Findi
                 f"ALTER TABLE {table.quoted} RESET (autovacuum_enabled)",
             )
         )
-    if row["frozen_age"] > case.limits.wraparound:
+    if row["frozen_age"] > case.options.limits.wraparound:
         findings.append(
             Finding(
                 "autovacuum",
@@ -49,7 +49,7 @@ async def check_autovacuum(case: TableCase, server: Server | None) -> list[Findi
 
 async def check_bloat(case: TableCase) -> list[Finding]:
     """Remains of rows in the table, and indexes much larger than what is in them."""
-    table, limits = case.table, case.limits
+    table, limits = case.table, case.options.limits
     row = await case.connection.fetchrow(render("doctor/vacuum.sql", table))
     findings: list[Finding] = []
     if row is not None and row["dead"] > max(limits.dead_rows, row["live"]):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from outbox_core.config import format_duration
+from outbox_core.durations import format_duration
 from outbox_core.finding import Finding, Severity
 
 if TYPE_CHECKING:
-    from outbox_core.doctor.case import Case
+    from outbox_core.stores.postgres.doctor.case import Case
 
 _WHY: Final = (
     "Rows that were claimed and published since it began cannot be vacuumed: claims read past more and more of their"
@@ -24,7 +24,7 @@ _WHY_SLOT: Final = (
 async def check_horizon(case: Case) -> list[Finding]:
     """Transactions, sessions idle in one, prepared ones and slots that nobody reads."""
     text = files("outbox_core.stores.postgres").joinpath("doctor/horizon.sql").read_text(encoding="utf-8")
-    rows = await case.connection.fetch(text, case.limits.transaction_age)
+    rows = await case.connection.fetch(text, case.options.limits.transaction_age)
     if not rows:
         return [Finding("horizon", Severity.OK, "nothing holds old rows back")]
     return [_finding(row["kind"], row["name"], row["detail"], row["seconds"], row["mend"]) for row in rows]
