@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from outbox_core.record import Existing, NewRecord, State, StoredMessage
+    from outbox_core.store import KeyId
     from outbox_core.table import TableName
 
 
@@ -29,12 +30,15 @@ class Transaction(Protocol):
         ...
 
     async def insert(
-        self, table: TableName, records: Sequence[NewRecord], *, lock_keys: Sequence[int], hint: bool
+        self, table: TableName, records: Sequence[NewRecord], *, serialize: Sequence[KeyId], hint: bool
     ) -> list[int] | None:
-        """Write the records in one statement and return their sequences in input order, increasing.
+        """Write the records in one step and return their sequences in input order, increasing.
 
-        None when at least one ``event_id`` was there already; the others are written all the same. The advisory locks
-        in ``lock_keys`` are taken in that order before any sequence is drawn. With ``hint`` a relay is told at commit.
+        None when at least one ``event_id`` was there already; the others may or may not be written then. The writers of
+        a key in ``serialize`` wait for each other's commits before a sequence is drawn. The store decides how, and sees
+        to it that batches never wait for each other in a circle. With ``hint`` relays are notified at commit, also
+        after None; a store that cannot notify them does nothing. ``created_at`` is not after ``available_at``, and is
+        the start of the transaction where the store knows it.
         """
         ...
 
