@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from outbox_core.errors import UnsupportedTransaction
@@ -61,6 +63,8 @@ class Transaction(Protocol):
         ...
 
 
+ENTRY_POINTS: Final = "outbox.transactions"
+
 _ADAPTERS: Final[dict[tuple[str, str], str]] = {
     ("asyncpg.connection", "Connection"): "outbox_core.transactions.asyncpg",
     ("asyncpg.pool", "PoolConnectionProxy"): "outbox_core.transactions.asyncpg",
@@ -111,7 +115,12 @@ _found: Final[dict[type[Any], Callable[[Any], Transaction]]] = {}
 
 
 def adapt(tx: object) -> Transaction:
-    """Find the adapter for what the caller has open, importing no driver that the caller has not imported."""
+    """Find the adapter for what the caller has open, importing no driver that the caller has not imported.
+
+    A package adds a kind by an entry point of the group ``outbox.transactions``: its name is the class with its module,
+    such as ``asyncmy.connection.Connection``, its object a function that takes the open transaction and returns a
+    `Transaction`. One named ``sqlalchemy+mysql`` gets the sessions and connections of that dialect of SQLAlchemy's.
+    """
     kind: type[Any] = type(tx)
     adapter = _found.get(kind)
     if adapter is None:
@@ -124,12 +133,30 @@ def _adapter_of(kind: type) -> Callable[[Any], Transaction]:
         if _is_subclass(kind, module, name):
             transaction: Callable[[Any], Transaction] = import_module(adapter).transaction
             return transaction
+    declared = entry_points(group=ENTRY_POINTS)
+    for entry in declared:
+        module, _, name = entry.name.rpartition(".")
+        if _is_subclass(kind, module, name):
+            return _loaded(entry)
     hint = next(
         (f"; {cure}" for (module, name), cure in _MISTAKES.items() if _is_subclass(kind, module, name)), ""
     )
+    others = "".join(f", or a {entry.name}" for entry in declared if "+" not in entry.name)
     raise UnsupportedTransaction(
-        f"cannot enqueue on {kind.__module__}.{kind.__qualname__}: expected {_ACCEPTED}{hint}"
+        f"cannot enqueue on {kind.__module__}.{kind.__qualname__}: expected {_ACCEPTED}{others}{hint}"
     )
+
+
+@cache
+def adapter_of_dialect(dialect: str) -> Callable[[Any], Transaction] | None:
+    """Return the adapter that an installed package declares for a dialect of SQLAlchemy's, such as ``mysql``."""
+    found = entry_points(group=ENTRY_POINTS, name=f"sqlalchemy+{dialect}")
+    return next(map(_loaded, found), None)
+
+
+def _loaded(entry: EntryPoint) -> Callable[[Any], Transaction]:
+    adapter: Callable[[Any], Transaction] = entry.load()
+    return adapter
 
 
 def _is_subclass(kind: type, module: str, name: str) -> bool:
