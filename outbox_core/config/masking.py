@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from outbox_core.stores.postgres.connecting import flaw
+from outbox_core.stores import flaw
 
 
 def masked_database_url(url: str) -> str:
     """The scheme, user, hosts and database of a URL; the password and the values of options are left out.
 
-    What cannot be read as a PostgreSQL URL comes back as ``***``: a mistyped one shows its password in unexpected
+    What cannot be read as a database URL comes back as ``***``: a mistyped one shows its password in unexpected
     places.
     """
     if flaw(url) is not None:

@@ -18,7 +18,7 @@ from outbox_core.errors import StorageError
 from outbox_core.status import Look
 
 if TYPE_CHECKING:
-    from outbox_core.stores.postgres.admin_store import PostgresAdminStore
+    from outbox_core.admin_store import AdminStore
     from outbox_core.table import TableName
 
 
@@ -91,7 +91,7 @@ class _View:
                         return
                     await anyio.sleep(interval)
 
-    async def _show(self, store: PostgresAdminStore, screen: Live | None, *, first: bool) -> None:
+    async def _show(self, store: AdminStore, screen: Live | None, *, first: bool) -> None:
         trouble = ""
         try:
             found = await self._standings(store)
@@ -107,7 +107,7 @@ class _View:
         self._output.document({"tables": [each.document() for each in found]})
         self._output.table(COLUMNS, [each.row() for each in found], header=first)
 
-    async def _standings(self, store: PostgresAdminStore) -> list[Standing]:
+    async def _standings(self, store: AdminStore) -> list[Standing]:
         for table in self._tables:
             now = await store.status(table, self._look)
             self._seen[table] = Standing.since(self._seen.get(table), now)
