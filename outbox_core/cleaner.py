@@ -36,7 +36,7 @@ _logger: Final = logging.getLogger("outbox_core.cleaner")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerSettings:
-    """What is deleted when. Durations are seconds.
+    """Says which rows are deleted, and when. Durations are seconds.
 
     ``retention`` counts from publication and bounds how long a published message can be replayed, and how long a
     repeated ``event_id`` is recognised. Dead messages stay for ever unless ``dead_retention``, which counts from
@@ -50,7 +50,7 @@ class CleanerSettings:
     batch: int = 1000
     """Rows of a delete at most."""
     batch_seconds: float = 0.05
-    """What a delete is meant to take: batches shrink and grow towards it, and the pause after each is as long."""
+    """The duration a delete aims at: batches shrink and grow towards it, and the pause after each is as long."""
 
     def __post_init__(self) -> None:
         for name in ("retention", "dead_retention"):
@@ -67,7 +67,7 @@ class CleanerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What one pass has deleted so far. ``busy`` when it ended because another cleaner was at the table."""
+    """The rows one pass has deleted so far. ``busy``: it ended because another cleaner works on the table."""
 
     published: int = 0
     dead: int = 0
@@ -82,7 +82,7 @@ class Cleaner:
         async with PostgresAdminStore.connect(dsn, "orders_outbox") as store:
             await Cleaner(store, "orders_outbox").run()
 
-    Any number may run: whoever finds another one at the table ends its pass and comes back after ``interval``.
+    Any number may run: one that finds another at the table ends its pass and comes back after ``interval``.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Cleaner:
         return self._done
 
     async def preview(self, *, limit: int = 1_000_000) -> Cleanable:
-        """What `clean` would delete now, of each kind counted up to ``limit``. Nothing is changed or locked."""
+        """Count what `clean` would delete now, of each kind up to ``limit``. Changes and locks nothing."""
         settings = self.settings
         return await self._admin_store().cleanable(
             self.table, retention=settings.retention, dead_retention=settings.dead_retention, limit=limit

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Severity(StrEnum):
-    """How bad it is, from good to bad."""
+    """The severity of a finding, from good to bad."""
 
     OK = "ok"
-    """Looked at, and as it should be."""
+    """Checked, and as it should be."""
     NOTE = "note"
     """Good to know; nothing needs to be done."""
     WARNING = "warning"
@@ -36,10 +36,10 @@ _ORDER: Final = tuple(Severity)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of a check.
 
     ``check`` is a stable name such as ``horizon``, ``table`` None when it is about more than one table. ``run`` has
-    commands and SQL statements that look closer or mend it, none where nothing needs to be done.
+    commands and SQL statements that show more or fix it, none where nothing needs to be done.
     """
 
     check: str
@@ -65,10 +65,10 @@ def worst(findings: Iterable[Finding]) -> Severity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What is still taken for normal. Durations are seconds."""
+    """The limits of what is normal. Durations are seconds."""
 
     transaction_age: float = 300.0
-    """Of a transaction, prepared ones included."""
+    """The longest transaction, prepared ones included."""
     clock_offset: float = 1.0
     """Between this host and the database, beyond what the round trip explains."""
     dead_rows: int = 50_000
@@ -76,7 +76,7 @@ class Limits:
     index_bytes: int = 64 * 2**20
     """Below this size an index is never called bloated."""
     index_growth: float = 8.0
-    """How many times the size it needs an index may have."""
+    """An index may have this many times the size it needs."""
     connections: float = 0.9
     """The part of the server's connections that may be in use."""
     wraparound: int = 1_000_000_000

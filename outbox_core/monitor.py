@@ -1,4 +1,4 @@
-"""Looking at tables: once, for whoever asks, or at an interval, for a relay's observers and its health."""
+"""Reads the status of tables: once, or at an interval for a relay's observers and its health."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _LONGEST_FACTOR: Final = 8
 _FIRST_PAUSE: Final = 0.25
-"""Seconds from the first look to the second when nobody leads yet; it doubles up to the interval."""
+"""Seconds from the first reading to the second while no relay leads; it doubles up to the interval."""
 _logger: Final = logging.getLogger("outbox_core.monitor")
 
 
@@ -33,7 +33,7 @@ async def read_status(
     timeout: float = 5.0,
     connect: Mapping[str, Any] | None = None,
 ) -> list[TableStatus]:
-    """How each table stands now, in the order given, at a cost that does not grow with the tables.
+    """Read the status of each table, in the order given, at a cost that does not grow with the tables.
 
     ``source`` is the database's URL, for which a session is opened and closed again, or a store that is open. No
     statement takes longer than ``timeout`` seconds. ``connect`` is passed to the store's
@@ -49,7 +49,7 @@ async def read_status(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorSettings:
-    """How often (s) a relay looks at its tables, and how far a look goes."""
+    """The interval (s) at which a relay reads the status of its tables, and how far it counts."""
 
     enabled: bool = True
     interval: float = 15.0
@@ -63,9 +63,9 @@ class MonitorSettings:
 
 
 class Monitor:
-    """Looks at tables one after the other, every ``interval``, and tells it as `Measured`.
+    """Reads the status of tables one after the other, every ``interval``, and reports it as `Measured`.
 
-    A look that fails is left out: the last one stays the latest, with its time in it. The next waits longer the more
+    A reading that fails is left out: the last one stays the latest, with its time in it. The next waits longer the more
     often that happens, up to eight intervals, so that a database in trouble is not asked for figures on top. At first
     the pauses are shorter while a table has no leader, as at the start of the relay that is about to become it.
     """
@@ -85,7 +85,7 @@ class Monitor:
         self._leaderless = False
 
     async def run(self) -> None:
-        """Look at once, and then every interval, until cancelled."""
+        """Read at once, and then every interval, until cancelled."""
         factor, pause = 1, min(_FIRST_PAUSE, self._settings.interval)
         while True:
             factor = 1 if await self.look() else min(2 * factor, _LONGEST_FACTOR)
@@ -94,7 +94,7 @@ class Monitor:
             pause = min(2 * pause, self._settings.interval)
 
     async def look(self) -> bool:
-        """One look at every table; false when one of them failed."""
+        """Read every table once; false when one of them failed."""
         leaders: list[bool] = []
         for table in self._tables:
             try:

@@ -60,17 +60,17 @@ class Report:
 
     @property
     def errors(self) -> tuple[Difference, ...]:
-        """The differences that must be mended."""
+        """The differences that must be fixed."""
         return tuple(difference for difference in self.differences if difference.severity == "error")
 
     @property
     def warnings(self) -> tuple[Difference, ...]:
-        """The differences somebody should know of."""
+        """The differences a person should know of."""
         return tuple(difference for difference in self.differences if difference.severity == "warning")
 
     @property
     def ok(self) -> bool:
-        """Whether the table is as it must be; warnings do not count."""
+        """True when the table is as it must be; warnings do not count."""
         return not self.errors
 
     def raise_if_different(self) -> None:

@@ -27,11 +27,11 @@ class StoreOptions:
     timeout: float
     """The longest time of one step."""
     takeover: float
-    """How long a leader may be silent before it is replaced."""
+    """The silence after which a leader is replaced."""
     elections: bool
-    """Whether the relay leads its tables; without, no leader is recorded."""
+    """The relay leads its tables. Otherwise no leader is recorded."""
     cleans: bool
-    """Whether the relay also cleans its tables."""
+    """The relay also cleans its tables."""
 
 
 class Session(Protocol):

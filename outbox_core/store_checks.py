@@ -36,7 +36,7 @@ class Check:
 
 
 class Unusable(Exception):
-    """Raised by a decisive check: the ``findings`` leave nothing for the checks after it to look at."""
+    """Raised by a decisive check whose ``findings`` leave nothing to the checks after it."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         super().__init__("the table cannot be used")

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Transaction(Protocol):
-    """What an outbox asks of an open transaction.
+    """An open transaction, as an outbox uses it.
 
     Nothing here commits, rolls back, opens a connection or changes a session setting. Not safe for concurrent use:
     neither is the connection behind it.
     """
 
     async def is_open(self) -> bool:
-        """Whether a write made now waits for a commit that is still to come. May begin the driver's own implicit
+        """Say whether a write made now waits for a commit that is still to come. May begin the driver's own implicit
         transaction, never ends one. Raises `TransactionError` when the connection is closed."""
         ...
 
@@ -45,21 +45,21 @@ class Transaction(Protocol):
         ...
 
     async def existing(self, table: TableName, event_ids: Sequence[UUID]) -> list[Existing]:
-        """The rows that have these ids now, in a snapshot taken by this call where the isolation level allows it."""
+        """Read the rows that have these ids, as they are at this call where the isolation level allows it."""
         ...
 
     async def get(self, table: TableName, event_id: UUID, *, payload: bool) -> StoredMessage | None:
-        """One message by its id."""
+        """Read one message by its id."""
         ...
 
     async def count(self, table: TableName, *, tenant_id: UUID | None, state: State | None) -> int:
-        """How many rows there are, of one tenant or all, in one state or all."""
+        """Count rows, of one tenant or all, in one state or all."""
         ...
 
     async def pending(
         self, table: TableName, *, tenant_id: UUID | None, limit: int, payload: bool
     ) -> list[StoredMessage]:
-        """Messages neither published nor dead: in the order of claims, or of one tenant's sequences."""
+        """List messages neither published nor dead: in the order of claims, or of one tenant's sequences."""
         ...
 
 

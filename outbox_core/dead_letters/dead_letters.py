@@ -64,7 +64,7 @@ class DeadLetters:
         self._observers = observers
 
     async def count(self, wanted: Filter | None = None) -> int:
-        """How many dead letters there are."""
+        """Count dead letters."""
         return await self._admin_store.count(self.table, wanted or Filter())
 
     async def list(
@@ -92,7 +92,7 @@ class DeadLetters:
         return await self._admin_store.show(self.table, event_id, content=payload)
 
     async def plan(self, wanted: Filter, *, published: bool = False) -> Plan:
-        """What a replay or discard would change now. Nothing is changed.
+        """Plan a replay or discard: count what it would change now. Changes nothing.
 
         With ``published`` the plan is to replay messages that have been delivered and are still in the table.
         """
@@ -169,7 +169,7 @@ class DeadLetters:
         return await self._course(record, progress)
 
     async def history(self, *, unfinished: bool = False, limit: int = 100) -> Sequence[AuditRecord]:
-        """What was done to messages of this table, newest first."""
+        """List what was done to messages of this table, newest first."""
         return await self._admin_store.history(self.table, unfinished=unfinished, limit=limit)
 
     async def head(self, key: str, *, tenant_id: UUID = _NIL) -> StoredMessage | None:

@@ -1,4 +1,4 @@
-"""What is wrong, or soon will be, between an application, its database and its broker, and what to do about it.
+"""Finds what is wrong, or soon will be, between an application, its database and its broker, and says what to do.
 
     for finding in await diagnose():
         print(finding)

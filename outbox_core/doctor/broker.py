@@ -1,4 +1,4 @@
-"""The broker: does it answer, and has it a place for the topics in use."""
+"""Checks that the broker answers and has a place for the topics in use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WHY_NO_PLACE: Final = "Messages of the topic fail, and are dead once their atte
 
 
 async def check_broker(dispatcher: Dispatcher, topics: Sequence[str], timeout: float) -> list[Finding]:
-    """Open the dispatcher, probe what it leads to and look for each topic's place. Publishes nothing."""
+    """Open the dispatcher, probe its destinations and find each topic's place. Publishes nothing."""
     name = name_of(dispatcher)
     try:
         with anyio.fail_after(timeout):
@@ -44,9 +44,9 @@ async def _examine(dispatcher: Dispatcher, topics: Sequence[str]) -> list[Findin
     for topic in topics:
         try:
             leaf = leaf_of(dispatcher, topic)
-        except Exception as error:  # a router of somebody else's may raise anything
-            told = isinstance(error, OutboxError)
-            findings.append(_no_place(topic, str(error) if told else f"unexpected {type(error).__name__}"))
+        except Exception as error:  # a router of the application's may raise anything
+            ours = isinstance(error, OutboxError)
+            findings.append(_no_place(topic, str(error) if ours else f"unexpected {type(error).__name__}"))
             continue
         leaves[id(leaf)] = leaf
         places.append((topic, leaf))

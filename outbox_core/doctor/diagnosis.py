@@ -111,7 +111,7 @@ async def _table(
 class _Result(NamedTuple):
     findings: list[Finding]
     passed: bool
-    """Whether the checks after it make sense."""
+    """The checks after it make sense."""
 
 
 async def _attempt(
@@ -132,7 +132,7 @@ async def _attempt(
         reason = type(error).__name__
     except OutboxError as error:
         reason = str(error)
-    except Exception as error:  # what nobody foresaw must not hide what the other checks find
+    except Exception as error:  # an unforeseen error must not hide what the other checks find
         reason = f"unexpected {type(error).__name__}"
     why = "What it would have found is not known."
     run = (f"outbox schema verify --table {table}",) if table is not None else ()
@@ -144,7 +144,7 @@ async def _attempt(
 async def _destination(destination: Dispatcher | str, topics: Sequence[str], timeout: float) -> list[Finding]:
     try:
         made = load_dispatcher(destination) if isinstance(destination, str) else destination
-    except Exception as error:  # an adapter of somebody else's may raise anything
+    except Exception as error:  # another package's adapter may raise anything
         title = str(error) if isinstance(error, OutboxError) else f"unexpected {type(error).__name__}"
         why = "A relay that is given this destination does not start."
         return [Finding("broker", Severity.ERROR, title, why, ("export OUTBOX_RELAY_TO=…",))]

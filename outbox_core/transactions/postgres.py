@@ -34,7 +34,7 @@ _UNPUBLISHED: Final = (State.PENDING, State.IN_FLIGHT, State.DEAD)
 
 
 class Driver(Protocol):
-    """What differs between drivers: whether a transaction is open, and how a statement with ``$n`` is run."""
+    """The two things that differ between drivers: seeing an open transaction, and running a statement with ``$n``."""
 
     async def is_open(self) -> bool: ...
 

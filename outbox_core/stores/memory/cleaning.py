@@ -1,4 +1,4 @@
-"""What a cleaner may delete of a table in memory."""
+"""Cleaning of a table in memory: which rows a batch may delete."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def clean(memory: MemoryTable, batch: CleaningBatch, now: datetime, *, published
 def cleanable(
     memory: MemoryTable, now: datetime, *, retention: float, dead_retention: float | None, limit: int
 ) -> Cleanable:
-    """What batches with these retentions would delete in all."""
+    """Count what batches with these retentions would delete in all."""
     published = _old(memory, now, retention, published=True)
     dead = [] if dead_retention is None else _old(memory, now, dead_retention, published=False)
     dead = [each for each in dead if not _blocks(memory, each[2])]
@@ -50,6 +50,6 @@ def _old(
 
 
 def _blocks(memory: MemoryTable, row: MemoryRow) -> bool:
-    """Whether a message of its key that is neither published nor dead comes after it."""
+    """True when an unresolved message of its key comes after the row."""
     behind = () if row.key_id is None else memory.of_key(row.key_id)
     return any(each.dead_at is None and each.sequence > row.sequence for each in behind)

@@ -1,4 +1,4 @@
-"""What is being examined, as every check gets it."""
+"""The session and the settings that every check gets."""
 
 from __future__ import annotations
 

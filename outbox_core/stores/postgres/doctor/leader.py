@@ -1,4 +1,4 @@
-"""Leadership: somebody must lead, and say so."""
+"""Checks that a relay leads the table and sends its heartbeat."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PATIENCE: Final = 30.0
 
 
 async def check_leader(case: TableCase) -> list[Finding]:
-    """Whether a relay leads the table and is heard from."""
+    """Check that a relay leads the table and that its heartbeat is recent."""
     table, takeover = case.table, case.options.takeover
     row = await case.connection.fetchrow(
         render("doctor/leader.sql", table), lock_key(f"outbox:{table}"), _PATIENCE

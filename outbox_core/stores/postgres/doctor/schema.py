@@ -1,4 +1,4 @@
-"""The table as it must be, and what this role may do with it."""
+"""Checks the table's schema, and what this role may do with it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def check_schema(case: TableCase) -> list[Finding]:
     except SchemaError as error:
         title = str(error).removeprefix(f"{table}: ")
         why = "Nothing works on it as it is."
-        raise Unusable([Finding("schema", Severity.ERROR, title, why, _mend(error, case), table)]) from error
+        raise Unusable([Finding("schema", Severity.ERROR, title, why, _fix(error, case), table)]) from error
     found = [_finding(difference, case) for difference in report.differences]
     seen = {finding.check for finding in found}
     if "schema" not in seen:
@@ -47,7 +47,7 @@ async def check_schema(case: TableCase) -> list[Finding]:
 
 
 async def check_privileges(case: TableCase) -> list[Finding]:
-    """Which parts of the work this role may do."""
+    """Check which parts of the work this role may do."""
     table = case.table
     row = await case.connection.fetchrow(render("doctor/privileges.sql", table))
     role: str = await case.connection.fetchval("SELECT current_user")
@@ -80,7 +80,7 @@ def _finding(difference: Difference, case: TableCase) -> Finding:
     )
 
 
-def _mend(error: SchemaError, case: TableCase) -> tuple[str, ...]:
+def _fix(error: SchemaError, case: TableCase) -> tuple[str, ...]:
     match error:
         case SchemaMissing():
             return (f"outbox schema create --table {case.table}",)

@@ -1,4 +1,4 @@
-"""Vacuum and bloat: a queue table lives on being vacuumed."""
+"""Checks vacuum and bloat: a queue table depends on being vacuumed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def check_autovacuum(case: TableCase, server: Server | None) -> list[Finding]:
-    """Whether autovacuum comes to this table at all, and whether it can keep up with freezing."""
+    """Check that autovacuum covers this table and keeps up with freezing."""
     table = case.table
     row = await case.connection.fetchrow(render("doctor/vacuum.sql", table))
     if row is None:
@@ -48,7 +48,7 @@ async def check_autovacuum(case: TableCase, server: Server | None) -> list[Findi
 
 
 async def check_bloat(case: TableCase) -> list[Finding]:
-    """Remains of rows in the table, and indexes much larger than what is in them."""
+    """Check for dead row versions, and for indexes much larger than their content."""
     table, limits = case.table, case.options.limits
     row = await case.connection.fetchrow(render("doctor/vacuum.sql", table))
     findings: list[Finding] = []
@@ -74,7 +74,7 @@ async def check_bloat(case: TableCase) -> list[Finding]:
                     f"the index {index['name']} has {_megabytes(index['bytes'])} for what needs about"
                     f" {_megabytes(index['needed'])}",
                     "It takes disk and memory that nothing uses.",
-                    (index["mend"],),
+                    (index["fix"],),
                     table,
                 )
             )

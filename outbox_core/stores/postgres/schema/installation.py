@@ -55,7 +55,7 @@ _NOT_TABLES: Final = {
     "c": "a composite type",
     "t": "a TOAST table",
 }
-"""What else a name may belong to, by the catalog's letter."""
+"""Other things that may have a name, by the catalog's letter."""
 
 
 async def create(
@@ -94,7 +94,7 @@ async def upgrade(
 
     Any number of starting processes may call it at once: one does the work, the others wait and find nothing to do.
     While it runs enqueue is never kept waiting longer than ``lock_timeout`` seconds: a step that does not get its lock
-    gives up, lets the queue behind it pass, and tries again for up to ``wait`` seconds (`SchemaBusy`). Indexes are
+    ends, lets the queue behind it pass, and tries again for up to ``wait`` seconds (`SchemaBusy`). Indexes are
     built concurrently, for ``build_timeout`` seconds at most. What was applied stays applied when a later step fails.
 
     The connection must go to PostgreSQL itself, not through a transaction pooler, and have no transaction open.

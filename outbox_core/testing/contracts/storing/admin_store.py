@@ -131,7 +131,7 @@ class AdminStoreContract:
             whole = await yard.letters.show(event_id, payload=True)
             if shown is None or whole is None:
                 raise AssertionError("the dead letter is not shown")
-            equal((shown.payload, shown.headers), (None, None), "content that nobody asked for")
+            equal((shown.payload, shown.headers), (None, None), "content that was not asked for")
             equal((whole.payload, dict(whole.headers or {})), (b"1", {"h": "v"}), "content")
             equal(await yard.letters.show(uuid4()), None, "a message that is not there")
 
