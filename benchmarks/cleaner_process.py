@@ -9,10 +9,10 @@ import time
 from dataclasses import dataclass, field
 
 from benchmarks.children import TABLE
+from outbox_core.admin_store import CleanedBatch, Cleaning, CleaningBatch
 from outbox_core.cleaner import Cleaner, CleanerSettings
-from outbox_core.stores.postgres.upkeep import PostgresUpkeep
+from outbox_core.stores.postgres.admin_store import PostgresAdminStore
 from outbox_core.table import TableName
-from outbox_core.upkeep import Cleaning, Sweep, Swept
 
 
 @dataclass
@@ -22,19 +22,19 @@ class Timed:
     store: Cleaning
     batches: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
 
-    async def clean_published(self, table: TableName, sweep: Sweep) -> Swept:
+    async def clean_published(self, table: TableName, batch: CleaningBatch) -> CleanedBatch:
         began = time.perf_counter()
-        swept = await self.store.clean_published(table, sweep)
-        self.batches.append((swept.deleted, time.perf_counter() - began))
-        return swept
+        cleaned = await self.store.clean_published(table, batch)
+        self.batches.append((cleaned.deleted, time.perf_counter() - began))
+        return cleaned
 
-    async def clean_dead(self, table: TableName, sweep: Sweep) -> Swept:
-        return await self.store.clean_dead(table, sweep)
+    async def clean_dead(self, table: TableName, batch: CleaningBatch) -> CleanedBatch:
+        return await self.store.clean_dead(table, batch)
 
 
 async def main(dsn: str) -> None:
-    async with PostgresUpkeep.connect(dsn, TABLE) as upkeep:
-        store = Timed(upkeep)
+    async with PostgresAdminStore.connect(dsn, TABLE) as admin_store:
+        store = Timed(admin_store)
         began = time.perf_counter()
         done = await Cleaner(store, TABLE, CleanerSettings(retention=3600)).clean()
         seconds = time.perf_counter() - began

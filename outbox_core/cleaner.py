@@ -11,12 +11,20 @@ from typing import Final, Literal
 
 import anyio
 
+from outbox_core.admin_store import (
+    AdminStore,
+    Attribution,
+    Cleanable,
+    CleanedBatch,
+    Cleaning,
+    CleaningBatch,
+    HasAdminStore,
+)
 from outbox_core.errors import ConfigError, RetentionZero, StorageError
 from outbox_core.identifiers import uuid7
 from outbox_core.observer import Cleaned, Event, Observer, Reconnecting, tell
 from outbox_core.store import BEGINNING, Place
 from outbox_core.table import TableName
-from outbox_core.upkeep import Cleanable, Cleaning, Kept, Order, Sweep, Swept, Upkeep
 
 _FIRST_BATCH: Final = 100
 _SMALLEST_BATCH: Final = 10
@@ -28,7 +36,7 @@ _logger: Final = logging.getLogger("outbox_core.cleaner")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerSettings:
-    """What is deleted when. Durations are seconds.
+    """Says which rows are deleted, and when. Durations are seconds.
 
     ``retention`` counts from publication and bounds how long a published message can be replayed, and how long a
     repeated ``event_id`` is recognised. Dead messages stay for ever unless ``dead_retention``, which counts from
@@ -42,7 +50,7 @@ class CleanerSettings:
     batch: int = 1000
     """Rows of a delete at most."""
     batch_seconds: float = 0.05
-    """What a delete is meant to take: batches shrink and grow towards it, and the pause after each is as long."""
+    """The duration a delete aims at: batches shrink and grow towards it, and the pause after each is as long."""
 
     def __post_init__(self) -> None:
         for name in ("retention", "dead_retention"):
@@ -59,7 +67,7 @@ class CleanerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What one pass has deleted so far. ``busy`` when it ended because another cleaner was at the table."""
+    """The rows one pass has deleted so far. ``busy``: it ended because another cleaner works on the table."""
 
     published: int = 0
     dead: int = 0
@@ -71,15 +79,15 @@ class Cleaner:
 
     A relay runs one for each of its tables. For a process of its own:
 
-        async with PostgresUpkeep.connect(dsn, "orders_outbox") as store:
+        async with PostgresAdminStore.connect(dsn, "orders_outbox") as store:
             await Cleaner(store, "orders_outbox").run()
 
-    Any number may run: whoever finds another one at the table ends its pass and comes back after ``interval``.
+    Any number may run: one that finds another at the table ends its pass and comes back after ``interval``.
     """
 
     def __init__(
         self,
-        store: Cleaning | Kept,
+        store: Cleaning | HasAdminStore,
         table: str | TableName,
         settings: CleanerSettings | None = None,
         *,
@@ -87,7 +95,7 @@ class Cleaner:
     ) -> None:
         self.table = TableName.parse(table)
         self.settings = settings or CleanerSettings()
-        self._store: Cleaning | Upkeep = store.upkeep if isinstance(store, Kept) else store
+        self._store: Cleaning | AdminStore = store.admin_store if isinstance(store, HasAdminStore) else store
         self._observers = observers
         self._limit = min(_FIRST_BATCH, self.settings.batch)
         self._places: dict[Literal["published", "dead"], Place] = {}
@@ -129,22 +137,22 @@ class Cleaner:
         self._places.pop("dead", None)
         settings, store = self.settings, self._store
         try:
-            await self._sweep("published", store.clean_published, settings.retention, progress)
+            await self._clean_kind("published", store.clean_published, settings.retention, progress)
             if settings.dead_retention is not None and not self._done.busy:
-                await self._sweep("dead", store.clean_dead, settings.dead_retention, progress)
+                await self._clean_kind("dead", store.clean_dead, settings.dead_retention, progress)
         finally:
             self._tell()
         return self._done
 
     async def preview(self, *, limit: int = 1_000_000) -> Cleanable:
-        """What `clean` would delete now, of each kind counted up to ``limit``. Nothing is changed or locked."""
+        """Count what `clean` would delete now, of each kind up to ``limit``. Changes and locks nothing."""
         settings = self.settings
-        return await self._upkeep().cleanable(
+        return await self._admin_store().cleanable(
             self.table, retention=settings.retention, dead_retention=settings.dead_retention, limit=limit
         )
 
-    def _upkeep(self) -> Upkeep:
-        if isinstance(self._store, Upkeep):
+    def _admin_store(self) -> AdminStore:
+        if isinstance(self._store, AdminStore):
             return self._store
         raise ConfigError(f"{type(self._store).__name__} can only delete: it has no preview and no audit")
 
@@ -158,22 +166,22 @@ class Cleaner:
             raise ConfigError(
                 f"a pass on record needs both an actor and a reason, got {actor!r} and {reason!r}"
             )
-        upkeep, settings = self._upkeep(), self.settings
+        admin_store, settings = self._admin_store(), self.settings
         found = await self.preview()
         note = partial(
-            upkeep.note_clean,
+            admin_store.note_clean,
             self.table,
-            Order(uuid7(), actor, reason),
+            Attribution(uuid7(), actor, reason),
             {"retention": settings.retention, "dead_retention": settings.dead_retention or 0.0},
             planned=found.published.value + found.dead.value,
         )
         await note(changed=0)
         return lambda changed: note(changed=changed)
 
-    async def _sweep(
+    async def _clean_kind(
         self,
         kind: Literal["published", "dead"],
-        clean: Callable[[TableName, Sweep], Awaitable[Swept]],
+        clean: Callable[[TableName, CleaningBatch], Awaitable[CleanedBatch]],
         older_than: float,
         progress: Callable[[Pass], None] | None,
     ) -> None:
@@ -182,31 +190,31 @@ class Cleaner:
             place = self._places.get(kind, BEGINNING)
             began = anyio.current_time()
             try:
-                swept = await clean(self.table, Sweep(older_than, self._limit, place))
+                cleaned = await clean(self.table, CleaningBatch(older_than, self._limit, place))
             except StorageError:
                 self._limit = max(_SMALLEST_BATCH, self._limit // 4)
                 raise
             took = anyio.current_time() - began
-            self._note(kind, swept, took)
+            self._note(kind, cleaned, took)
             if self._noted is not None:
                 await self._noted(self._done.published + self._done.dead)
             if progress is not None:
                 progress(self._done)
-            self._places[kind] = swept.last or place
-            if swept.busy or swept.complete:
+            self._places[kind] = cleaned.last or place
+            if cleaned.busy or cleaned.complete:
                 return
             await anyio.sleep(max(took, _SHORTEST_PAUSE))
 
-    def _note(self, kind: Literal["published", "dead"], swept: Swept, took: float) -> None:
+    def _note(self, kind: Literal["published", "dead"], cleaned: CleanedBatch, took: float) -> None:
         """Count a batch, and choose the size of the next so that it takes as long as it should."""
         done = self._done
         if kind == "published":
-            self._done = Pass(done.published + swept.deleted, done.dead, swept.busy)
+            self._done = Pass(done.published + cleaned.deleted, done.dead, cleaned.busy)
         else:
-            self._done = Pass(done.published, done.dead + swept.deleted, swept.busy)
+            self._done = Pass(done.published, done.dead + cleaned.deleted, cleaned.busy)
         self._seconds += took
-        if swept.deleted:
-            wanted = int(swept.deleted * self.settings.batch_seconds / max(took, 1e-6))
+        if cleaned.deleted:
+            wanted = int(cleaned.deleted * self.settings.batch_seconds / max(took, 1e-6))
             self._limit = min(self.settings.batch, max(_SMALLEST_BATCH, min(wanted, 2 * self._limit)))
         if anyio.current_time() - self._told_at > _TOLD_EVERY:
             self._tell()

@@ -31,7 +31,8 @@ class Meta:
     headers: Mapping[str, str] = field(repr=False)
     """The user's own headers; left out of ``repr``, because they may hold credentials."""
     created_at: datetime
-    """When the transaction that wrote the message began, by the database's clock."""
+    """By the database's clock, and not after the message was due; in PostgreSQL when the transaction that wrote it
+    began."""
     traceparent: str | None = None
     tracestate: str | None = None
 

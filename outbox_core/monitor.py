@@ -1,4 +1,4 @@
-"""Looking at tables: once, for whoever asks, or at an interval, for a relay's observers and its health."""
+"""Reads the status of tables: once, or at an interval for a relay's observers and its health."""
 
 from __future__ import annotations
 
@@ -10,45 +10,46 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
+from outbox_core.admin_store import HasAdminStore, Reporting
 from outbox_core.errors import ConfigError, StorageError
 from outbox_core.observer import Measured
 from outbox_core.status import Look, TableStatus
-from outbox_core.stores.postgres.upkeep import PostgresUpkeep
+from outbox_core.stores import for_url
 from outbox_core.table import TableName
-from outbox_core.upkeep import Kept, Reporting
 
 if TYPE_CHECKING:
     from outbox_core.observer import Event
 
 _LONGEST_FACTOR: Final = 8
 _FIRST_PAUSE: Final = 0.25
-"""Seconds from the first look to the second when nobody leads yet; it doubles up to the interval."""
+"""Seconds from the first reading to the second while no relay leads; it doubles up to the interval."""
 _logger: Final = logging.getLogger("outbox_core.monitor")
 
 
 async def read_status(
-    source: str | Reporting | Kept,
+    source: str | Reporting | HasAdminStore,
     *tables: str | TableName,
     look: Look | None = None,
     timeout: float = 5.0,
     connect: Mapping[str, Any] | None = None,
 ) -> list[TableStatus]:
-    """How each table stands now, in the order given, at a cost that does not grow with the tables.
+    """Read the status of each table, in the order given, at a cost that does not grow with the tables.
 
     ``source`` is the database's URL, for which a session is opened and closed again, or a store that is open. No
-    statement takes longer than ``timeout`` seconds. ``connect`` is passed to ``asyncpg.connect``.
+    statement takes longer than ``timeout`` seconds. ``connect`` is passed to the store's
+    driver, ``asyncpg.connect`` for PostgreSQL.
     """
     names = [TableName.parse(table) for table in tables]
     if isinstance(source, str):
-        async with PostgresUpkeep.connect(source, *names, timeout=timeout, connect=connect) as upkeep:
-            return [await upkeep.status(name, look or Look()) for name in names]
-    store = source.upkeep if isinstance(source, Kept) else source
+        async with for_url(source).admin_store(*names, timeout=timeout, connect=connect) as admin_store:
+            return [await admin_store.status(name, look or Look()) for name in names]
+    store = source.admin_store if isinstance(source, HasAdminStore) else source
     return [await store.status(name, look or Look()) for name in names]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorSettings:
-    """How often (s) a relay looks at its tables, and how far a look goes."""
+    """The interval (s) at which a relay reads the status of its tables, and how far it counts."""
 
     enabled: bool = True
     interval: float = 15.0
@@ -62,21 +63,21 @@ class MonitorSettings:
 
 
 class Monitor:
-    """Looks at tables one after the other, every ``interval``, and tells it as `Measured`.
+    """Reads the status of tables one after the other, every ``interval``, and reports it as `Measured`.
 
-    A look that fails is left out: the last one stays the latest, with its time in it. The next waits longer the more
+    A reading that fails is left out: the last one stays the latest, with its time in it. The next waits longer the more
     often that happens, up to eight intervals, so that a database in trouble is not asked for figures on top. At first
     the pauses are shorter while a table has no leader, as at the start of the relay that is about to become it.
     """
 
     def __init__(
         self,
-        store: Reporting | Kept,
+        store: Reporting | HasAdminStore,
         tables: Sequence[TableName],
         settings: MonitorSettings,
         observe: Callable[[Event], None],
     ) -> None:
-        self._store: Reporting = store.upkeep if isinstance(store, Kept) else store
+        self._store: Reporting = store.admin_store if isinstance(store, HasAdminStore) else store
         self._tables = tables
         self._settings = settings
         self._observe = observe
@@ -84,7 +85,7 @@ class Monitor:
         self._leaderless = False
 
     async def run(self) -> None:
-        """Look at once, and then every interval, until cancelled."""
+        """Read at once, and then every interval, until cancelled."""
         factor, pause = 1, min(_FIRST_PAUSE, self._settings.interval)
         while True:
             factor = 1 if await self.look() else min(2 * factor, _LONGEST_FACTOR)
@@ -93,7 +94,7 @@ class Monitor:
             pause = min(2 * pause, self._settings.interval)
 
     async def look(self) -> bool:
-        """One look at every table; false when one of them failed."""
+        """Read every table once; false when one of them failed."""
         leaders: list[bool] = []
         for table in self._tables:
             try:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, timedelta
-from hashlib import blake2b
 from json.encoder import encode_basestring
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from outbox_core.encoding import encode_json
@@ -26,6 +25,9 @@ from outbox_core.table import TableName
 from outbox_core.topic import Topic
 from outbox_core.trace import current_trace
 from outbox_core.transaction import Transaction, adapt
+
+if TYPE_CHECKING:
+    from outbox_core.store import KeyId
 
 DEFAULT_MAX_BYTES: Final = 512 * 1024
 """Of encoded payload plus headers. JSONB text grows on the way out, and brokers commonly stop at 1 MiB."""
@@ -201,8 +203,8 @@ class Outbox:
         self, transaction: Transaction, records: Sequence[NewRecord], serialize_key: bool
     ) -> Sequence[int]:
         """The sequences of records whose ids are distinct, in their order."""
-        lock_keys = _lock_keys(self.table, records) if serialize_key else ()
-        drawn = await transaction.insert(self.table, records, lock_keys=lock_keys, hint=self._hint_is_due())
+        serialize = _keys(records) if serialize_key else ()
+        drawn = await transaction.insert(self.table, records, serialize=serialize, hint=self._hint_is_due())
         if drawn is not None:
             return drawn
         found: dict[UUID, int] = {}
@@ -212,8 +214,9 @@ class Outbox:
             missing = [record for record in missing if record.event_id not in found]
             if not missing:
                 return [found[record.event_id] for record in records]
-            # The rows in the way were deleted, or rolled back, before they could be read.
-            drawn = await transaction.insert(self.table, missing, lock_keys=lock_keys, hint=False)
+            # The rows in the way were deleted, or rolled back, before they could be read; or the store writes none of a
+            # batch that has a duplicate.
+            drawn = await transaction.insert(self.table, missing, serialize=serialize, hint=False)
             if drawn is not None:
                 found |= {record.event_id: number for record, number in zip(missing, drawn, strict=True)}
                 return [found[record.event_id] for record in records]
@@ -284,11 +287,6 @@ def _headers_text(headers: Mapping[str, str]) -> str:
     return "{" + ",".join(members) + "}"
 
 
-def _lock_keys(table: TableName, records: Sequence[NewRecord]) -> list[int]:
-    """Advisory locks of the records' ordering keys, sorted so that batches never wait for each other in a circle."""
-    names = {
-        f"outbox-key:{table}:{record.tenant_id}:{record.key}" for record in records if record.key is not None
-    }
-    return sorted(
-        int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), signed=True) for name in names
-    )
+def _keys(records: Sequence[NewRecord]) -> Sequence[KeyId]:
+    """The ordering keys of the records, each once."""
+    return list(dict.fromkeys((record.tenant_id, record.key) for record in records if record.key is not None))

@@ -9,12 +9,16 @@ from typing import Final
 from outbox_core.errors import InvalidTableName
 
 MAX_NAME_BYTES: Final = 48
-"""PostgreSQL cuts identifiers at 63 bytes; 15 are left for the names derived from a table's, such as its indexes."""
+"""PostgreSQL cuts identifiers at 63 bytes; 15 are left for the names derived from a table's, such as its indexes. Other
+servers allow at least as many (MySQL: 64 characters)."""
 
 MAX_SCHEMA_BYTES: Final = 63
 
+DEFAULT_SCHEMA: Final = "public"
+"""The schema of an unqualified name. A store whose server has none of that name takes it for the default of its
+connection, such as the database of a MySQL URL."""
+
 _IDENTIFIER: Final = re.compile(r"[a-z_][a-z0-9_]*")
-_DEFAULT_SCHEMA: Final = "public"
 _SHARED_NAMES: Final = frozenset({"outbox_leader", "outbox_schema_version"})
 
 
@@ -53,7 +57,7 @@ class TableName:
         parts = value.split(".")
         if len(parts) > 2:
             raise InvalidTableName(value, "expected 'name' or 'schema.name', with one dot at most")
-        schema, name = parts if len(parts) == 2 else (_DEFAULT_SCHEMA, parts[0])
+        schema, name = parts if len(parts) == 2 else (DEFAULT_SCHEMA, parts[0])
         _check(schema, "schema", MAX_SCHEMA_BYTES, whole=value)
         _check(name, "table", MAX_NAME_BYTES, whole=value)
         _check_not_shared(name, whole=value)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from outbox_core.errors import UnsupportedTransaction
@@ -13,49 +15,55 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from outbox_core.record import Existing, NewRecord, State, StoredMessage
+    from outbox_core.store import KeyId
     from outbox_core.table import TableName
 
 
 class Transaction(Protocol):
-    """What an outbox asks of an open transaction.
+    """An open transaction, as an outbox uses it.
 
     Nothing here commits, rolls back, opens a connection or changes a session setting. Not safe for concurrent use:
     neither is the connection behind it.
     """
 
     async def is_open(self) -> bool:
-        """Whether a write made now waits for a commit that is still to come. May begin the driver's own implicit
+        """Say whether a write made now waits for a commit that is still to come. May begin the driver's own implicit
         transaction, never ends one. Raises `TransactionError` when the connection is closed."""
         ...
 
     async def insert(
-        self, table: TableName, records: Sequence[NewRecord], *, lock_keys: Sequence[int], hint: bool
+        self, table: TableName, records: Sequence[NewRecord], *, serialize: Sequence[KeyId], hint: bool
     ) -> list[int] | None:
-        """Write the records in one statement and return their sequences in input order, increasing.
+        """Write the records in one step and return their sequences in input order, increasing.
 
-        None when at least one ``event_id`` was there already; the others are written all the same. The advisory locks
-        in ``lock_keys`` are taken in that order before any sequence is drawn. With ``hint`` a relay is told at commit.
+        None when at least one ``event_id`` was there already; the others may or may not be written then. The writers of
+        a key in ``serialize`` wait for each other's commits before a sequence is drawn. The store decides how, and sees
+        to it that batches never wait for each other in a circle. With ``hint`` relays are notified at commit, also
+        after None; a store that cannot notify them does nothing. ``created_at`` is not after ``available_at``, and is
+        the start of the transaction where the store knows it.
         """
         ...
 
     async def existing(self, table: TableName, event_ids: Sequence[UUID]) -> list[Existing]:
-        """The rows that have these ids now, in a snapshot taken by this call where the isolation level allows it."""
+        """Read the rows that have these ids, as they are at this call where the isolation level allows it."""
         ...
 
     async def get(self, table: TableName, event_id: UUID, *, payload: bool) -> StoredMessage | None:
-        """One message by its id."""
+        """Read one message by its id."""
         ...
 
     async def count(self, table: TableName, *, tenant_id: UUID | None, state: State | None) -> int:
-        """How many rows there are, of one tenant or all, in one state or all."""
+        """Count rows, of one tenant or all, in one state or all."""
         ...
 
     async def pending(
         self, table: TableName, *, tenant_id: UUID | None, limit: int, payload: bool
     ) -> list[StoredMessage]:
-        """Messages neither published nor dead: in the order of claims, or of one tenant's sequences."""
+        """List messages neither published nor dead: in the order of claims, or of one tenant's sequences."""
         ...
 
+
+ENTRY_POINTS: Final = "outbox.transactions"
 
 _ADAPTERS: Final[dict[tuple[str, str], str]] = {
     ("asyncpg.connection", "Connection"): "outbox_core.transactions.asyncpg",
@@ -107,7 +115,12 @@ _found: Final[dict[type[Any], Callable[[Any], Transaction]]] = {}
 
 
 def adapt(tx: object) -> Transaction:
-    """Find the adapter for what the caller has open, importing no driver that the caller has not imported."""
+    """Find the adapter for what the caller has open, importing no driver that the caller has not imported.
+
+    A package adds a kind by an entry point of the group ``outbox.transactions``: its name is the class with its module,
+    such as ``asyncmy.connection.Connection``, its object a function that takes the open transaction and returns a
+    `Transaction`. One named ``sqlalchemy+mysql`` gets the sessions and connections of that dialect of SQLAlchemy's.
+    """
     kind: type[Any] = type(tx)
     adapter = _found.get(kind)
     if adapter is None:
@@ -120,12 +133,30 @@ def _adapter_of(kind: type) -> Callable[[Any], Transaction]:
         if _is_subclass(kind, module, name):
             transaction: Callable[[Any], Transaction] = import_module(adapter).transaction
             return transaction
+    declared = entry_points(group=ENTRY_POINTS)
+    for entry in declared:
+        module, _, name = entry.name.rpartition(".")
+        if _is_subclass(kind, module, name):
+            return _loaded(entry)
     hint = next(
         (f"; {cure}" for (module, name), cure in _MISTAKES.items() if _is_subclass(kind, module, name)), ""
     )
+    others = "".join(f", or a {entry.name}" for entry in declared if "+" not in entry.name)
     raise UnsupportedTransaction(
-        f"cannot enqueue on {kind.__module__}.{kind.__qualname__}: expected {_ACCEPTED}{hint}"
+        f"cannot enqueue on {kind.__module__}.{kind.__qualname__}: expected {_ACCEPTED}{others}{hint}"
     )
+
+
+@cache
+def adapter_of_dialect(dialect: str) -> Callable[[Any], Transaction] | None:
+    """Return the adapter that an installed package declares for a dialect of SQLAlchemy's, such as ``mysql``."""
+    found = entry_points(group=ENTRY_POINTS, name=f"sqlalchemy+{dialect}")
+    return next(map(_loaded, found), None)
+
+
+def _loaded(entry: EntryPoint) -> Callable[[Any], Transaction]:
+    adapter: Callable[[Any], Transaction] = entry.load()
+    return adapter
 
 
 def _is_subclass(kind: type, module: str, name: str) -> bool:

@@ -15,7 +15,7 @@ from nats.js.api import DeliverPolicy
 from examples.environment import address
 from outbox_core import Message, Outbox, Relay, schema
 from outbox_core.dead_letters import DeadLetters
-from outbox_core.stores.postgres.upkeep import PostgresUpkeep
+from outbox_core.stores.postgres.admin_store import PostgresAdminStore
 from outbox_nats import NatsDispatcher, from_msg
 
 TABLE: Final = "invoices_outbox"
@@ -78,8 +78,8 @@ async def main() -> None:
 
 async def lift_embargo(database_url: str, tenant: UUID) -> None:
     """What `outbox dead release invoices --tenant …` does: the first message of the tenant's key is due now."""
-    async with PostgresUpkeep.connect(database_url, TABLE) as upkeep:
-        released = await DeadLetters(upkeep, TABLE).release(
+    async with PostgresAdminStore.connect(database_url, TABLE) as admin_store:
+        released = await DeadLetters(admin_store, TABLE).release(
             KEY, tenant_id=tenant, actor="the example", reason="the embargo is over"
         )
     assert released is not None

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
-import asyncpg
 
-from outbox_core.errors import ConfigError, StorageUnavailable
-from outbox_core.stores.postgres.connecting import address, flaw, refusal
-from outbox_core.stores.postgres.sessions import BROKEN, close, summary
-from outbox_core.stores.postgres.translation import translated
-from outbox_core.stores.postgres.upkeep import PostgresUpkeep
+from outbox_core.stores import for_url
 
 if TYPE_CHECKING:
-    from asyncpg import Connection
-
+    from outbox_core.admin_store import AdminStore
+    from outbox_core.schema_tools import SchemaTools
+    from outbox_core.store_backend import Session
     from outbox_core.table import TableName
 
 T = TypeVar("T")
 
 TIMEOUT: Final = 30.0
 """Seconds a statement may take."""
-CONNECT_TIMEOUT: Final = 10.0
 
 
 def run(work: Callable[[], Awaitable[T]], *, fast: bool = False) -> T:
@@ -33,43 +28,21 @@ def run(work: Callable[[], Awaitable[T]], *, fast: bool = False) -> T:
     return anyio.run(work, backend_options={"use_uvloop": fast and find_spec("uvloop") is not None})
 
 
-@asynccontextmanager
-async def connect(url: str, *, timeout: float = TIMEOUT) -> AsyncGenerator[Connection]:
-    """One session for one command."""
-    wrong = flaw(url)
-    if wrong is not None:
-        raise ConfigError(f"the database URL cannot be used: {wrong}")
-    try:
-        connection = await asyncpg.connect(
-            url,
-            timeout=CONNECT_TIMEOUT,
-            command_timeout=timeout,
-            server_settings={"application_name": "outbox:cli"},
-        )
-    except (*BROKEN, ValueError, OverflowError) as error:
-        refused = refusal(error, f" at {address(url, {})}")
-        # The driver's text about a URL may quote a password.
-        raise refused from (None if isinstance(refused, ConfigError) else error)
-    try:
-        yield connection
-    finally:
-        with anyio.CancelScope(shield=True):
-            await close(connection)
+def connect(url: str, *, timeout: float = TIMEOUT) -> AbstractAsyncContextManager[Session]:
+    """Open one session for one command."""
+    return for_url(url).session(name="outbox:cli", timeout=timeout)
 
 
-@asynccontextmanager
-async def upkeep(url: str, *tables: TableName) -> AsyncGenerator[PostgresUpkeep]:
-    """The store's upkeep, for cleaning, dead letters and figures; the tables' schema is checked first."""
-    async with PostgresUpkeep.connect(url, *tables, timeout=TIMEOUT) as opened:
-        yield opened
+def schema_tools(url: str) -> SchemaTools:
+    """Return the schema tools of the store."""
+    return for_url(url).schema
 
 
-@contextmanager
-def translating(table: TableName, action: str) -> Generator[None]:
-    """What the driver raises inside, in the library's terms; ``action`` is a verb such as "enqueue"."""
-    try:
-        yield
-    except asyncpg.PostgresError as error:
-        raise translated(error, table, action) from error
-    except BROKEN as error:
-        raise StorageUnavailable(f"the database connection was lost: {summary(error)}") from error
+def admin_store(url: str, *tables: TableName) -> AbstractAsyncContextManager[AdminStore]:
+    """Open the store's admin store, for cleaning, dead letters and figures; the tables' schema is checked first."""
+    return for_url(url).admin_store(*tables, timeout=TIMEOUT)
+
+
+def translating(url: str, table: TableName, action: str) -> AbstractContextManager[None]:
+    """Translate what the store's driver raises inside the block; ``action`` is a verb such as "enqueue"."""
+    return for_url(url).translating(table, action)

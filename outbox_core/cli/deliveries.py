@@ -17,7 +17,7 @@ from outbox_core.config.settings import DEFAULT_METRICS_PORT
 from outbox_core.extras import needs_extra
 from outbox_core.integrations.http import Route, health_routes, serve
 from outbox_core.observers.logging import LoggingObserver
-from outbox_core.stores.postgres.upkeep import PostgresUpkeep
+from outbox_core.stores import for_url
 
 if TYPE_CHECKING:
     from outbox_core.config import Settings
@@ -89,11 +89,11 @@ class Deliveries:
         database = settings.database_url or ""
         timeout = settings.relay.database_timeout
         async with (
-            PostgresUpkeep.connect(database, *tables, timeout=timeout) as upkeep,
+            for_url(database).admin_store(*tables, timeout=timeout) as admin_store,
             anyio.create_task_group() as tasks,
         ):
             for table in tables:
-                cleaner = Cleaner(upkeep, table, settings.cleaner, observers=self._observers)
+                cleaner = Cleaner(admin_store, table, settings.cleaner, observers=self._observers)
                 tasks.start_soon(cleaner.run)
 
     @asynccontextmanager

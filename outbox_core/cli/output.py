@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from outbox_core.config.durations import format_duration
+from outbox_core.durations import format_duration
 from outbox_core.table import TableName
 
 _IDS: Final = frozenset({"event_id", "id"})

@@ -6,7 +6,6 @@
 `docs/reference/settings.md` lists every variable.
 """
 
-from outbox_core.config.durations import format_duration, parse_duration
 from outbox_core.config.kinds import masked_database_url
 from outbox_core.config.settings import (
     LogSettings,
@@ -17,6 +16,7 @@ from outbox_core.config.settings import (
     unknown_variables,
 )
 from outbox_core.config.variables import VARIABLES, Variable
+from outbox_core.durations import format_duration, parse_duration
 
 __all__ = [
     "VARIABLES",

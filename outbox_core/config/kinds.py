@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
-from outbox_core.config.durations import ACCEPTED, format_duration, parse_duration
+from outbox_core.durations import ACCEPTED, format_duration, parse_duration
 from outbox_core.errors import InvalidTableName, InvalidUrl
 from outbox_core.redaction import masked_url
-from outbox_core.stores.postgres.connecting import flaw
+from outbox_core.stores import flaw
 from outbox_core.table import TableName
 from outbox_core.url import DispatcherUrl
 

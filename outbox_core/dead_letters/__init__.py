@@ -1,10 +1,10 @@
-"""Dead letters: look at them, plan, replay, discard; and put right what else holds messages up.
+"""Dead letters: list, plan, replay and discard them; and free what else holds messages up.
 
-async with PostgresUpkeep.connect(dsn, "orders_outbox") as store:
+async with PostgresAdminStore.connect(dsn, "orders_outbox") as store:
     letters = DeadLetters(store, "orders_outbox")
     plan = await letters.plan(Filter(code="PROVIDER.PERMANENT", topic="orders.**"))
     print(plan)
-    await letters.replay(plan, rate=50, actor="ada", reason="consumer mended")
+    await letters.replay(plan, rate=50, actor="ada", reason="consumer fixed")
 """
 
 from outbox_core.dead_letters.dead_letters import DeadLetters

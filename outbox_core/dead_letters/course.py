@@ -13,9 +13,9 @@ from outbox_core.errors import PlanMismatch, StorageTimeout, StorageUnavailable
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from outbox_core.admin_store import AdminStore
     from outbox_core.letters import AuditRecord
     from outbox_core.table import TableName
-    from outbox_core.upkeep import Upkeep
 
 Progress: TypeAlias = Callable[["AuditRecord"], None]
 
@@ -25,7 +25,7 @@ _OTHERS_TURN_SECONDS: Final = 0.02
 
 
 async def carry_out(
-    upkeep: Upkeep, table: TableName, record: AuditRecord, progress: Progress | None
+    admin_store: AdminStore, table: TableName, record: AuditRecord, progress: Progress | None
 ) -> Outcome:
     """Go on from where the record says until the plan is finished.
 
@@ -36,12 +36,12 @@ async def carry_out(
     failures = 0
     while record.finished_at is None:
         try:
-            advanced = await upkeep.advance(table, record)
+            advanced = await admin_store.advance(table, record)
             failures = 0
             if advanced is None:
                 # Somebody else has done, or is doing, this batch; or an answer was lost and this very call did it.
                 await anyio.sleep(_OTHERS_TURN_SECONDS)
-                advanced = await recorded(upkeep, table, record.id)
+                advanced = await recorded(admin_store, table, record.id)
             record = advanced
         except (StorageTimeout, StorageUnavailable):
             failures += 1
@@ -55,9 +55,9 @@ async def carry_out(
     return Outcome(record, record.changed - before)
 
 
-async def recorded(upkeep: Upkeep, table: TableName, audit_id: UUID) -> AuditRecord:
+async def recorded(admin_store: AdminStore, table: TableName, audit_id: UUID) -> AuditRecord:
     """The audit's record, which is expected to be there."""
-    record = await upkeep.audit(table, audit_id)
+    record = await admin_store.audit(table, audit_id)
     if record is None:
         raise PlanMismatch(f"the audit of {table} has no record {audit_id}")
     return record

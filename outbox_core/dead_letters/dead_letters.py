@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from outbox_core.admin_store import AdminStore, Attribution, HasAdminStore
 from outbox_core.dead_letters.course import Progress, carry_out, recorded
 from outbox_core.errors import ConfigError, PlanMismatch, UnboundedFilter
 from outbox_core.identifiers import uuid7
@@ -28,7 +29,6 @@ from outbox_core.letters import (
 )
 from outbox_core.observer import Discarded, Observer, Replayed, tell
 from outbox_core.table import TableName
-from outbox_core.upkeep import Kept, Order, Upkeep
 
 if TYPE_CHECKING:
     from outbox_core.dead_letters.outcome import Outcome
@@ -51,21 +51,21 @@ class DeadLetters:
 
     def __init__(
         self,
-        store: Upkeep | Kept,
+        store: AdminStore | HasAdminStore,
         table: str | TableName,
         *,
         dedupe_windows: Mapping[str, timedelta] | None = None,
         observers: Sequence[Observer] = (),
     ) -> None:
         self.table = TableName.parse(table)
-        self._upkeep: Upkeep = store.upkeep if isinstance(store, Kept) else store
+        self._admin_store: AdminStore = store.admin_store if isinstance(store, HasAdminStore) else store
         windows = dict(dedupe_windows or {})
         self._windows = sorted(windows.items(), key=lambda item: item[1])
         self._observers = observers
 
     async def count(self, wanted: Filter | None = None) -> int:
-        """How many dead letters there are."""
-        return await self._upkeep.count(self.table, wanted or Filter())
+        """Count dead letters."""
+        return await self._admin_store.count(self.table, wanted or Filter())
 
     async def list(
         self, wanted: Filter | None = None, *, after: LetterPlace | None = None, limit: int = 100
@@ -73,7 +73,7 @@ class DeadLetters:
         """A page of at most ``limit`` dead letters, oldest death first; ``after`` is the last page's ``next``."""
         if not 0 < limit <= _MAX_PAGE:
             raise ConfigError(f"limit must be 1 to {_MAX_PAGE}, got {limit!r}")
-        found = await self._upkeep.letters(self.table, wanted or Filter(), after=after, limit=limit + 1)
+        found = await self._admin_store.letters(self.table, wanted or Filter(), after=after, limit=limit + 1)
         shown = found[:limit]
         last = shown[-1] if len(found) > limit else None
         following = None if last is None or last.dead_at is None else (last.dead_at, last.sequence)
@@ -85,14 +85,14 @@ class DeadLetters:
         """Dead letters counted by ``code``, ``topic``, ``tenant`` or ``hour``, the most frequent first."""
         if by not in tuple(GroupBy):
             raise ConfigError(f"dead letters are grouped by {', '.join(GroupBy)}; got {by!r}")
-        return await self._upkeep.group(self.table, wanted or Filter(), GroupBy(by), limit)
+        return await self._admin_store.group(self.table, wanted or Filter(), GroupBy(by), limit)
 
     async def show(self, event_id: UUID, *, payload: bool = False) -> StoredMessage | None:
         """One message, dead or not; with its payload and headers only when ``payload`` is set."""
-        return await self._upkeep.show(self.table, event_id, content=payload)
+        return await self._admin_store.show(self.table, event_id, content=payload)
 
     async def plan(self, wanted: Filter, *, published: bool = False) -> Plan:
-        """What a replay or discard would change now. Nothing is changed.
+        """Plan a replay or discard: count what it would change now. Changes nothing.
 
         With ``published`` the plan is to replay messages that have been delivered and are still in the table.
         """
@@ -100,7 +100,7 @@ class DeadLetters:
             raise UnboundedFilter
         if published and wanted.code is not None:
             raise ConfigError("published messages have no error code; leave code out of the filter")
-        plan, older = await self._upkeep.plan(
+        plan, older = await self._admin_store.plan(
             self.table,
             uuid7(),
             wanted,
@@ -132,7 +132,9 @@ class DeadLetters:
         """
         if rate is not None and not MIN_RATE <= rate <= MAX_RATE:
             raise ConfigError(f"rate must be {MIN_RATE:g} to {MAX_RATE:,} messages a second, got {rate!r}")
-        return await self._carry_out(plan, Action.REPLAY, _order(plan.id, actor, reason), rate, progress)
+        return await self._carry_out(
+            plan, Action.REPLAY, _attribution(plan.id, actor, reason), rate, progress
+        )
 
     async def discard(
         self, plan: Plan, *, actor: str, reason: str, progress: Progress | None = None
@@ -140,7 +142,9 @@ class DeadLetters:
         """Delete the planned dead letters for good; otherwise as `replay`. A key that one of them blocked goes on."""
         if plan.published:
             raise PlanMismatch("published messages are not discarded; the cleaner deletes them in time")
-        return await self._carry_out(plan, Action.DISCARD, _order(plan.id, actor, reason), None, progress)
+        return await self._carry_out(
+            plan, Action.DISCARD, _attribution(plan.id, actor, reason), None, progress
+        )
 
     async def resume(
         self,
@@ -158,19 +162,19 @@ class DeadLetters:
         """
         if (actor is None) != (reason is None):
             raise ConfigError("give actor and reason together, or neither")
-        order = None if actor is None or reason is None else _order(uuid7(), actor, reason)
-        record = await recorded(self._upkeep, self.table, audit_id)
-        if order is not None and record.finished_at is None:
-            await self._upkeep.note_resume(self.table, order, record)
+        by = None if actor is None or reason is None else _attribution(uuid7(), actor, reason)
+        record = await recorded(self._admin_store, self.table, audit_id)
+        if by is not None and record.finished_at is None:
+            await self._admin_store.note_resume(self.table, by, record)
         return await self._course(record, progress)
 
     async def history(self, *, unfinished: bool = False, limit: int = 100) -> Sequence[AuditRecord]:
-        """What was done to messages of this table, newest first."""
-        return await self._upkeep.history(self.table, unfinished=unfinished, limit=limit)
+        """List what was done to messages of this table, newest first."""
+        return await self._admin_store.history(self.table, unfinished=unfinished, limit=limit)
 
     async def head(self, key: str, *, tenant_id: UUID = _NIL) -> StoredMessage | None:
         """The message that `release` would let go: the first of its key that is neither published nor replayed."""
-        return await self._upkeep.head(self.table, tenant_id, key)
+        return await self._admin_store.head(self.table, tenant_id, key)
 
     async def release(
         self, key: str, *, actor: str, reason: str, tenant_id: UUID = _NIL
@@ -180,11 +184,11 @@ class DeadLetters:
 
         Its followers then go on without waiting for it (a replayed message) or right after it (a waiting one).
         """
-        order = _order(uuid7(), actor, reason)
-        record, event_id = await self._upkeep.release(self.table, order, tenant_id, key)
+        by = _attribution(uuid7(), actor, reason)
+        record, event_id = await self._admin_store.release(self.table, by, tenant_id, key)
         if event_id is None or not record.changed:
             return None
-        return await self._upkeep.show(self.table, event_id, content=False)
+        return await self._admin_store.show(self.table, event_id, content=False)
 
     async def postpone(
         self,
@@ -206,16 +210,16 @@ class DeadLetters:
         if not 0 < len(event_ids) <= MAX_EVENT_IDS:
             raise ConfigError(f"event_ids must be 1 to {MAX_EVENT_IDS} ids, got {len(event_ids)}")
         seconds = 0.0 if delay is None else delay.total_seconds()
-        order = _order(uuid7(), actor, reason)
-        return await self._upkeep.postpone(self.table, order, event_ids, until=until, delay=seconds)
+        by = _attribution(uuid7(), actor, reason)
+        return await self._admin_store.postpone(self.table, by, event_ids, until=until, delay=seconds)
 
     async def _carry_out(
-        self, plan: Plan, action: Action, order: Order, rate: float | None, progress: Progress | None
+        self, plan: Plan, action: Action, by: Attribution, rate: float | None, progress: Progress | None
     ) -> Outcome:
         if plan.table != self.table:
             raise PlanMismatch(f"this plan was made for {plan.table}, not for {self.table}")
-        await self._upkeep.begin(plan, order, action.value, rate)
-        record = await recorded(self._upkeep, self.table, plan.id)
+        await self._admin_store.begin(plan, by, action.value, rate)
+        record = await recorded(self._admin_store, self.table, plan.id)
         if record.action is not action:
             raise PlanMismatch(
                 f"this plan was begun as a {record.action.value} on {record.started_at:%Y-%m-%d %H:%M:%S %Z}"
@@ -232,7 +236,7 @@ class DeadLetters:
                 progress(now)
 
         try:
-            return await carry_out(self._upkeep, self.table, record, noted)
+            return await carry_out(self._admin_store, self.table, record, noted)
         finally:
             self._tell(seen[0], seen[0].changed - record.changed)
 
@@ -242,8 +246,8 @@ class DeadLetters:
             tell(self._observers, kind(self.table, rows, record.actor, record.id), _logger)
 
 
-def _order(order_id: UUID, actor: str, reason: str) -> Order:
+def _attribution(audit_id: UUID, actor: str, reason: str) -> Attribution:
     for name, value in (("actor", actor), ("reason", reason)):
         if not value.strip() or "\0" in value:
             raise ConfigError(f"{name} must say something, for the record; got {value!r}")
-    return Order(order_id, actor, reason)
+    return Attribution(audit_id, actor, reason)

@@ -1,4 +1,4 @@
-"""What carrying a plan out came to."""
+"""The outcome of a plan that was carried out."""
 
 from __future__ import annotations
 

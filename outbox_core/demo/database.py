@@ -1,4 +1,7 @@
-"""The demonstration's database: one table of orders, one of shipments, one outbox."""
+"""The demonstration's database: one table of orders, one of shipments, one outbox.
+
+It is PostgreSQL on purpose: the demonstration starts the server, and its own tables and statements are that server's.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong, or soon will be, between an application, its database and its broker, and what to do about it.
+"""Finds what is wrong, or soon will be, between an application, its database and its broker, and says what to do.
 
     for finding in await diagnose():
         print(finding)
@@ -7,7 +7,6 @@ Nothing is changed: every check only reads, within a few seconds, and one that f
 """
 
 from outbox_core.doctor.diagnosis import diagnose
-from outbox_core.doctor.finding import Finding, Severity, worst
-from outbox_core.doctor.limits import Limits
+from outbox_core.finding import Finding, Limits, Severity, worst
 
 __all__ = ["Finding", "Limits", "Severity", "diagnose", "worst"]

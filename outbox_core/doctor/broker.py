@@ -1,34 +1,25 @@
-"""The broker: does it answer, and has it a place for the topics in use."""
+"""Checks that the broker answers and has a place for the topics in use."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 
 from outbox_core.dispatcher import Dispatcher, Inspecting, Managed, Probing, Routing, name_of
-from outbox_core.doctor.finding import Finding, Severity
 from outbox_core.errors import BrokerRefused, BrokerUnavailable, OutboxError
+from outbox_core.finding import Finding, Severity
 from outbox_core.routes import leaf_of
-
-if TYPE_CHECKING:
-    from outbox_core.doctor.case import TableCase
 
 _WHY_AWAY: Final = "Messages wait, with their attempts refunded, until it answers again."
 _WHY_REFUSED: Final = "A relay with these credentials does not start; no retry helps."
 _WHY_NO_PLACE: Final = "Messages of the topic fail, and are dead once their attempts are used up."
 
 
-async def topics_in_use(case: TableCase, text: str) -> list[str]:
-    """A few hundred messages say which topics are in use; 50 at most."""
-    rows = await case.connection.fetch(text)
-    return [row["topic"] for row in rows]
-
-
 async def check_broker(dispatcher: Dispatcher, topics: Sequence[str], timeout: float) -> list[Finding]:
-    """Open the dispatcher, probe what it leads to and look for each topic's place. Publishes nothing."""
+    """Open the dispatcher, probe its destinations and find each topic's place. Publishes nothing."""
     name = name_of(dispatcher)
     try:
         with anyio.fail_after(timeout):
@@ -53,9 +44,9 @@ async def _examine(dispatcher: Dispatcher, topics: Sequence[str]) -> list[Findin
     for topic in topics:
         try:
             leaf = leaf_of(dispatcher, topic)
-        except Exception as error:  # a router of somebody else's may raise anything
-            told = isinstance(error, OutboxError)
-            findings.append(_no_place(topic, str(error) if told else f"unexpected {type(error).__name__}"))
+        except Exception as error:  # a router of the application's may raise anything
+            ours = isinstance(error, OutboxError)
+            findings.append(_no_place(topic, str(error) if ours else f"unexpected {type(error).__name__}"))
             continue
         leaves[id(leaf)] = leaf
         places.append((topic, leaf))

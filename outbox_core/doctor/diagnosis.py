@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, NamedTuple
 
 import anyio
-import asyncpg
 
+from outbox_core import stores
 from outbox_core.config import Settings
 from outbox_core.dispatcher import Dispatcher, load_dispatcher
-from outbox_core.doctor import horizon, leader, schema, server, vacuum
-from outbox_core.doctor.broker import check_broker, topics_in_use
-from outbox_core.doctor.case import Case, TableCase
-from outbox_core.doctor.finding import Finding, Severity
-from outbox_core.doctor.limits import Limits
+from outbox_core.doctor.broker import check_broker
 from outbox_core.doctor.settings import Reading, check_settings, read_settings
 from outbox_core.errors import OutboxError
-from outbox_core.stores.postgres.connecting import address, flaw, obstacle
-from outbox_core.stores.postgres.sessions import BROKEN, close, summary
-from outbox_core.stores.postgres.sql import render
+from outbox_core.finding import Finding, Limits, Severity
+from outbox_core.store_checks import CheckOptions, StoreChecks, Unreachable, Unusable
 from outbox_core.table import TableName
-
-if TYPE_CHECKING:
-    from asyncpg import Connection
 
 _SET_DATABASE: Final = "export OUTBOX_DATABASE_URL=postgresql://user:password@host:5432/name"
 
@@ -45,7 +36,7 @@ async def diagnose(
 
     ``settings`` are `Settings`, or the environment they are read from (that of this process by default), wrong values
     being findings. ``database_url``, ``tables`` and ``dispatcher`` (or its URL) win over them. ``connect`` is passed to
-    ``asyncpg.connect``. Each check may take ``timeout`` seconds; one that fails is a finding of its own.
+    the store's driver. Each check may take ``timeout`` seconds; one that fails is a finding of its own.
     """
     given = os.environ if settings is None else settings
     reading = Reading(given) if isinstance(given, Settings) else read_settings(given)
@@ -66,71 +57,61 @@ async def diagnose(
         title = "no database is named (OUTBOX_DATABASE_URL)"
         findings.append(Finding("connection", Severity.ERROR, title, why, (_SET_DATABASE,)))
     else:
+        options = CheckOptions(
+            timeout=timeout,
+            takeover=read.relay.takeover,
+            elections=read.relay.single_active,
+            limits=limits or Limits(),
+        )
         try:
-            async with _session(url, connect or {}, timeout) as connection:
-                found, topics = await _database(Case(connection, read, limits or Limits()), names, timeout)
+            wrong = stores.flaw(url)
+            if wrong is not None:
+                raise Unreachable(f"the database URL cannot be used: {wrong}", _SET_DATABASE)
+            async with stores.for_url(url).checks(options, connect) as checks:
+                found, topics = await _database(checks, names, timeout)
                 findings += found
-        except _Unreachable as error:
-            findings.append(error.finding)
+        except Unreachable as error:
+            why = "Nothing can be enqueued or delivered."
+            findings.append(Finding("connection", Severity.ERROR, error.what, why, (error.remedy,)))
     if destination is not None:
         findings += await _destination(destination, topics, timeout)
     return findings
 
 
 async def _database(
-    case: Case, tables: Sequence[TableName], timeout: float
+    checks: StoreChecks, tables: Sequence[TableName], timeout: float
 ) -> tuple[list[Finding], list[str]]:
+    """Run the store's checks in their order; also returns the topics in use."""
     findings: list[Finding] = []
-    found: list[server.Server] = []
-
-    async def look() -> list[Finding]:
-        seen = await server.look_at_server(case.connection)
-        found.append(seen)
-        return [
-            *server.check_connection(seen, case.limits),
-            *server.check_version(seen),
-            *server.check_pooler(seen),
-            *server.check_clock(seen, case.limits),
-            *server.check_monitoring(seen),
-        ]
-
-    findings += await _attempt("connection", look, timeout)
-    findings += await _attempt("horizon", partial(horizon.check_horizon, case), timeout)
+    for check in checks.server:
+        findings += (await _attempt(check.name, check.run, timeout)).findings
     topics: dict[str, None] = {}
     for table in tables:
-        about = TableCase(case.connection, case.settings, case.limits, table)
-        findings += await _table(about, found[0] if found else None, topics, timeout)
+        findings += await _table(checks, table, topics, timeout)
     return findings, list(topics)
 
 
 async def _table(
-    case: TableCase, seen: server.Server | None, topics: dict[str, None], timeout: float
+    checks: StoreChecks, table: TableName, topics: dict[str, None], timeout: float
 ) -> list[Finding]:
-    usable = False
+    findings: list[Finding] = []
+    for check in checks.table(table):
+        result = await _attempt(check.name, check.run, timeout, table)
+        findings += result.findings
+        if check.decisive and not result.passed:
+            return findings
 
-    async def look() -> list[Finding]:
-        nonlocal usable
-        usable, own = await schema.check_schema(case)
-        return own
+    async def read_topics() -> list[Finding]:
+        topics.update(dict.fromkeys(await checks.topics(table)))
+        return []
 
-    findings = await _attempt("schema", look, timeout, case.table)
-    if not usable:
-        return findings
-    checks: list[tuple[str, Callable[[], Awaitable[list[Finding]]]]] = [
-        ("privileges", partial(schema.check_privileges, case)),
-        ("autovacuum", partial(vacuum.check_autovacuum, case, seen)),
-        ("bloat", partial(vacuum.check_bloat, case)),
-        ("leader", partial(leader.check_leader, case)),
-        ("destination", partial(_topics, case, topics)),
-    ]
-    for name, check in checks:
-        findings += await _attempt(name, check, timeout, case.table)
-    return findings
+    return findings + (await _attempt("destination", read_topics, timeout, table)).findings
 
 
-async def _topics(case: TableCase, topics: dict[str, None]) -> list[Finding]:
-    topics.update(dict.fromkeys(await topics_in_use(case, render("doctor/topics.sql", case.table))))
-    return []
+class _Result(NamedTuple):
+    findings: list[Finding]
+    passed: bool
+    """The checks after it make sense."""
 
 
 async def _attempt(
@@ -138,67 +119,33 @@ async def _attempt(
     check: Callable[[], Awaitable[list[Finding]]],
     timeout: float,
     table: TableName | None = None,
-) -> list[Finding]:
-    """A check's findings, or one that says why it could not be done."""
+) -> _Result:
+    """Run a check; one that cannot be made is a finding that says why."""
     try:
         with anyio.fail_after(timeout):
-            return await check()
-    except asyncpg.InsufficientPrivilegeError:
-        reason = "this role may not read what it needs"
-    except BROKEN as error:
-        reason = f"no answer within {timeout:g} s" if isinstance(error, TimeoutError) else summary(error)
+            return _Result(await check(), passed=True)
+    except Unusable as error:
+        return _Result(error.findings, passed=False)
+    except TimeoutError:
+        reason = f"no answer within {timeout:g} s"
+    except OSError as error:
+        reason = type(error).__name__
     except OutboxError as error:
         reason = str(error)
-    except Exception as error:  # what nobody foresaw must not hide what the other checks find
+    except Exception as error:  # an unforeseen error must not hide what the other checks find
         reason = f"unexpected {type(error).__name__}"
     why = "What it would have found is not known."
     run = (f"outbox schema verify --table {table}",) if table is not None else ()
-    return [Finding(name, Severity.WARNING, f"could not be looked at: {reason}", why, run, table)]
+    return _Result(
+        [Finding(name, Severity.WARNING, f"could not be looked at: {reason}", why, run, table)], passed=False
+    )
 
 
 async def _destination(destination: Dispatcher | str, topics: Sequence[str], timeout: float) -> list[Finding]:
     try:
         made = load_dispatcher(destination) if isinstance(destination, str) else destination
-    except Exception as error:  # an adapter of somebody else's may raise anything
+    except Exception as error:  # another package's adapter may raise anything
         title = str(error) if isinstance(error, OutboxError) else f"unexpected {type(error).__name__}"
         why = "A relay that is given this destination does not start."
         return [Finding("broker", Severity.ERROR, title, why, ("export OUTBOX_RELAY_TO=…",))]
-    return await _attempt("broker", partial(check_broker, made, topics, timeout), 2 * timeout)
-
-
-class _Unreachable(Exception):
-    def __init__(self, title: str, remedy: str) -> None:
-        super().__init__(title)
-        why = "Nothing can be enqueued or delivered."
-        self.finding = Finding("connection", Severity.ERROR, title, why, (remedy,))
-
-
-@asynccontextmanager
-async def _session(url: str, connect: Mapping[str, Any], timeout: float) -> AsyncGenerator[Connection]:
-    wrong = flaw(url)
-    if wrong is not None:
-        raise _Unreachable(f"the database URL cannot be used: {wrong}", _SET_DATABASE)
-    arguments = dict(connect)
-    named = {"application_name": "outbox:doctor", **arguments.pop("server_settings", {})}
-    try:
-        connection = await asyncpg.connect(
-            url,
-            timeout=timeout,
-            command_timeout=timeout,
-            server_settings=named,
-            # A pooler may give every statement another session, which knows of no prepared ones.
-            statement_cache_size=0,
-            **arguments,
-        )
-    except (*BROKEN, ValueError, OverflowError) as error:
-        found = obstacle(error)
-        what = f"{found.what} [{found.name}]" if found.what else found.name
-        remedy = found.remedy or "see that it is running and can be reached from this host"
-        raise _Unreachable(
-            f"cannot connect to the database at {address(url, connect)}: {what}", remedy
-        ) from None
-    try:
-        yield connection
-    finally:
-        with anyio.CancelScope(shield=True):
-            await close(connection)
+    return (await _attempt("broker", partial(check_broker, made, topics, timeout), 2 * timeout)).findings

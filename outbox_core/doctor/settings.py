@@ -1,4 +1,4 @@
-"""Settings: what the environment says, and what it fails to say."""
+"""Checks the settings: what the environment says, and what it fails to say."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from outbox_core.config import Settings, unknown_variables
-from outbox_core.doctor.finding import Finding, Severity
+from outbox_core.finding import Finding, Severity
 
 if TYPE_CHECKING:
     from outbox_core.table import TableName
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was made of the settings: defaults stand in for what could not be read, whose variables are ``unread``."""
+    """The settings as they were read: defaults stand in for what could not be read, whose variables are ``unread``."""
 
     settings: Settings
     unread: frozenset[str] = frozenset()
@@ -51,7 +51,7 @@ def read_settings(environ: Mapping[str, str]) -> Reading:
 
 
 def check_settings(reading: Reading, tables: Sequence[TableName], *, has_destination: bool) -> list[Finding]:
-    """What a relay with these settings would miss. A setting that cannot be read is not missing."""
+    """Check for what a relay with these settings would miss. A setting that cannot be read is not missing."""
     findings: list[Finding] = []
     if not tables and "OUTBOX_RELAY_TABLES" not in reading.unread:
         findings.append(

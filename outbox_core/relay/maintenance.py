@@ -6,10 +6,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from outbox_core.admin_store import HasAdminStore
 from outbox_core.cleaner import Cleaner, CleanerSettings
 from outbox_core.errors import ConfigError
 from outbox_core.monitor import Monitor, MonitorSettings
-from outbox_core.upkeep import Kept
 
 if TYPE_CHECKING:
     from outbox_core.relay.shared import Observers
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """The maintenance that a relay does, each part on its own sessions; a store without upkeep has none."""
+    """The maintenance that a relay does, each part on its own sessions; a store without an admin store has none."""
 
     cleaner: CleanerSettings | None = None
     monitor: MonitorSettings | None = None
@@ -43,7 +43,7 @@ class Maintenance:
         self, store: Store, tables: Sequence[TableName], observers: Observers
     ) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """The loops to run until the relay stops."""
-        if not isinstance(store, Kept):
+        if not isinstance(store, HasAdminStore):
             return []
         loops: list[Callable[[], Coroutine[Any, Any, None]]] = []
         if self.cleaner is not None:

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from outbox_core.admin_store import HasAdminStore
 from outbox_core.cleaner import CleanerSettings
 from outbox_core.dispatcher import Dispatcher, as_dispatcher
 from outbox_core.errors import ConfigError, RelayFailed
@@ -20,10 +21,9 @@ from outbox_core.relay.maintenance import Maintenance
 from outbox_core.relay.run import RelayState, Run
 from outbox_core.relay.settings import RelaySettings, check_seconds
 from outbox_core.runtime.signals import stop_on_signals
-from outbox_core.stores.postgres.sessions import session_arguments
-from outbox_core.stores.postgres.store import PostgresStore
+from outbox_core.store_backend import StoreOptions
+from outbox_core.stores import for_url
 from outbox_core.table import TableName
-from outbox_core.upkeep import Kept
 
 if TYPE_CHECKING:
     from outbox_core.meta import DispatchedMessage
@@ -35,12 +35,6 @@ DEFAULT_GRACE: Final = 20.0
 _CLEANER: Final = CleanerSettings()
 _MONITOR: Final = MonitorSettings()
 _LIMITS: Final = HealthLimits()
-_OWNED: Final = {
-    "command_timeout": "set database_timeout instead",
-    "statement_cache_size": "leave it out, for a transaction pooler is detected, and it is 0 behind one",
-    "timeout": "set database_timeout instead",
-}
-"""Arguments that ``connect`` must not have because the relay sets them, and what to do instead."""
 
 
 class Relay:
@@ -82,7 +76,7 @@ class Relay:
         self._random = random
         self._maintenance = Maintenance.asked_for(cleaner, monitor)
         self._vitals = Vitals(self.tables, self.settings, None)
-        self._make_store = dsn if callable(dsn) else self._postgres(dsn, connect)
+        self._make_store = dsn if callable(dsn) else self._store_factory(dsn, connect)
         self._run: Run | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -211,7 +205,9 @@ class Relay:
                 f"this relay is already {self._run.state.value}; one object runs once at a time"
             )
         store, monitor = self._make_store(), self._maintenance.monitor
-        measured_every = monitor.interval if monitor is not None and isinstance(store, Kept) else None
+        measured_every = (
+            monitor.interval if monitor is not None and isinstance(store, HasAdminStore) else None
+        )
         self._vitals = Vitals(self.tables, self.settings, measured_every)
         self._task = None
         self._run = Run(
@@ -225,24 +221,15 @@ class Relay:
         )
         return self._run
 
-    def _postgres(self, dsn: str, connect: Mapping[str, Any] | None) -> Callable[[], Store]:
-        given: object = dsn
-        if not isinstance(given, str) or not given.startswith(("postgresql://", "postgres://")):
-            raise ConfigError("the database URL must be a str that begins with postgresql://")
-        settings, name = self.settings, f"outbox:{self.tables[0]}"
-        owned = sorted(_OWNED.keys() & session_arguments(connect, name).keys())
-        if owned:
-            raise ConfigError("; ".join(f"connect must not have {each}: {_OWNED[each]}" for each in owned))
-        size = min(4, 2 + len(self.tables) // 2 + (self._maintenance.cleaner is not None))
-        return lambda: PostgresStore(
-            dsn,
-            timeout=settings.database_timeout,
-            takeover=settings.takeover,
-            elections=settings.single_active,
-            size=size,
-            name=name,
-            connect=connect,
+    def _store_factory(self, url: str, connect: Mapping[str, Any] | None) -> Callable[[], Store]:
+        options = StoreOptions(
+            tables=self.tables,
+            timeout=self.settings.database_timeout,
+            takeover=self.settings.takeover,
+            elections=self.settings.single_active,
+            cleans=self._maintenance.cleaner is not None,
         )
+        return for_url(url).store_factory(options, connect)
 
 
 def _log_death(task: asyncio.Task[None]) -> None:

@@ -16,9 +16,11 @@ from uuid import UUID
 from outbox_core.errors import PermissionDenied, SchemaError, SchemaMissing, TransactionError
 from outbox_core.identifiers import uuid7_texts
 from outbox_core.record import Existing, NewRecord, State, StoredMessage
+from outbox_core.stores.postgres.advisory import ordering_locks
 from outbox_core.stores.postgres.sql import render
 
 if TYPE_CHECKING:
+    from outbox_core.store import KeyId
     from outbox_core.table import TableName
 
 T = TypeVar("T")
@@ -32,7 +34,7 @@ _UNPUBLISHED: Final = (State.PENDING, State.IN_FLIGHT, State.DEAD)
 
 
 class Driver(Protocol):
-    """What differs between drivers: whether a transaction is open, and how a statement with ``$n`` is run."""
+    """The two things that differ between drivers: seeing an open transaction, and running a statement with ``$n``."""
 
     async def is_open(self) -> bool: ...
 
@@ -53,13 +55,13 @@ class PostgresTransaction:
         return await self._driver.is_open()
 
     async def insert(
-        self, table: TableName, records: Sequence[NewRecord], *, lock_keys: Sequence[int], hint: bool
+        self, table: TableName, records: Sequence[NewRecord], *, serialize: Sequence[KeyId], hint: bool
     ) -> list[int] | None:
         hinted = str(table) if hint else ""
-        if len(records) == 1 and not lock_keys:
+        if len(records) == 1 and not serialize:
             rows = await self._fetch(table, "queries/enqueue.sql", *_row(records[0]), hinted)
         else:
-            locks = [str(key) for key in lock_keys]
+            locks = [str(lock) for lock in ordering_locks(table, serialize)]
             rows = await self._fetch(table, "queries/enqueue_many.sql", *_columns(records), hinted, locks)
         if len(rows) != len(records):
             return None

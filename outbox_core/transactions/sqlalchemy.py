@@ -1,5 +1,7 @@
 """Enqueue on a SQLAlchemy asynchronous session or connection, on the asyncpg or the psycopg driver.
 
+The dialect decides first: one that is not PostgreSQL goes to the adapter that an installed package declares for it.
+
 Statements go through SQLAlchemy, not past it, because its drivers begin their transaction at the first statement that
 SQLAlchemy itself runs.
 """
@@ -9,15 +11,21 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from outbox_core.errors import UnsupportedTransaction
 from outbox_core.extras import needs_extra
+from outbox_core.transaction import adapter_of_dialect
 from outbox_core.transactions.postgres import PostgresTransaction
 
 with needs_extra("sqlalchemy", feature="enqueue on a SQLAlchemy session"):
+    from sqlalchemy.exc import UnboundExecutionError
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
+if TYPE_CHECKING:
+    from outbox_core.transaction import Transaction
+
+_POSTGRES: Final = "postgresql"
 _PLACEHOLDER: Final = re.compile(r"\$(\d+)")
 
 
@@ -61,6 +69,17 @@ def _pyformat(statement: str) -> str:
     return _PLACEHOLDER.sub(r"%(p\1)s", statement.replace("%", "%%"))
 
 
-def transaction(source: AsyncSession | AsyncConnection) -> PostgresTransaction:
-    """Adapt a session or connection; it stays the caller's."""
-    return PostgresTransaction(SqlalchemyDriver(source))
+def transaction(source: AsyncSession | AsyncConnection) -> Transaction:
+    """Adapt a session or connection; it stays the caller's. Another package may declare the adapter of a dialect."""
+    dialect = _dialect(source)
+    foreign = None if dialect == _POSTGRES else adapter_of_dialect(dialect)
+    return PostgresTransaction(SqlalchemyDriver(source)) if foreign is None else foreign(source)
+
+
+def _dialect(source: AsyncSession | AsyncConnection) -> str:
+    if isinstance(source, AsyncConnection):
+        return source.sync_engine.dialect.name
+    try:
+        return source.get_bind().dialect.name
+    except UnboundExecutionError:
+        return _POSTGRES  # the first statement says that the session has no engine

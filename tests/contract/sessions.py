@@ -54,6 +54,9 @@ async def interrupted() -> AsyncIterator[None]:
 class Sessions(ABC):
     """Transactions of one kind, on connections of their own, so that several can be open at once."""
 
+    transaction_start_time = True
+    """``created_at`` is when the transaction began. Otherwise it is only known not to be after ``available_at``."""
+
     @abstractmethod
     def begin(self) -> AbstractAsyncContextManager[Any]:
         """A ``tx``; committed at the end of the block, rolled back when it raises."""

@@ -16,7 +16,7 @@ from outbox_core import schema
 from outbox_core.stores.memory import MemoryStore, MemoryTransaction
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
-from outbox_core.testing.contracts.store import Database, StoreContract, UpkeepContract
+from outbox_core.testing.contracts.store import AdminStoreContract, Database, StoreContract
 from tests.services.own_loop import run_async
 from tests.services.postgres import PostgresServer
 
@@ -74,7 +74,7 @@ class PostgresDatabase(Database):
 
 
 @pytest.mark.asyncio
-class TestMemory(StoreContract, UpkeepContract):
+class TestMemory(StoreContract, AdminStoreContract):
     @pytest.fixture
     def database(self) -> MemoryDatabase:
         return MemoryDatabase()
@@ -97,7 +97,7 @@ def prepared(postgres_server: PostgresServer) -> Iterator[str]:
 
 @pytest.mark.store
 @pytest.mark.asyncio
-class TestPostgres(StoreContract, UpkeepContract):
+class TestPostgres(StoreContract, AdminStoreContract):
     @pytest_asyncio.fixture
     async def database(self, prepared: str) -> PostgresDatabase:
         database = PostgresDatabase(prepared)

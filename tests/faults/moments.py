@@ -69,10 +69,10 @@ class WatchedStore(FaultyStore):
         self.hints = 0
 
     @property
-    def upkeep(self) -> Any:
+    def admin_store(self) -> Any:
         """Named here because a store that has it is told by this attribute."""
         store: Any = self._store
-        return store.upkeep
+        return store.admin_store
 
     def listen(self, callback: Callable[[TableName | None], None]) -> None:
         def hear(table: TableName | None) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from outbox_core.upkeep import Kept
+from outbox_core.admin_store import HasAdminStore
 from tests.faults.journal import Tail
 from tests.faults.kinds.in_hand import in_doubt
 from tests.faults.moments import Act, Moments, WatchedStore
@@ -67,15 +67,15 @@ def test_claims_are_counted_also_those_that_find_nothing(moments: Moments) -> No
 
 
 class Heard:
-    """A store that has upkeep, and hints for whoever listens."""
+    """A store that has an admin store, and hints for a listener."""
 
-    upkeep = "the store's own"
+    admin_store = "the store's own"
 
     def listen(self, callback: Any) -> None:
         self.callback = callback
 
 
-def test_a_watched_store_counts_hints_and_keeps_its_upkeep(moments: Moments) -> None:
+def test_a_watched_store_counts_hints_and_keeps_its_admin_store(moments: Moments) -> None:
     store: Any = Heard()
     watched = WatchedStore(store, moments)
     passed_on: list[object] = []
@@ -83,8 +83,8 @@ def test_a_watched_store_counts_hints_and_keeps_its_upkeep(moments: Moments) -> 
     store.callback(None)
     store.callback("public.orders")
     assert (watched.hints, passed_on) == (2, [None, "public.orders"])
-    assert isinstance(watched, Kept)
-    assert watched.upkeep == "the store's own"
+    assert isinstance(watched, HasAdminStore)
+    assert watched.admin_store == "the store's own"
 
 
 def test_only_a_transaction_without_an_end_is_in_doubt(tmp_path: Path) -> None:

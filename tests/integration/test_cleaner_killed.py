@@ -28,7 +28,7 @@ GATE = 42
 _CHILD = """
     import asyncio, os, signal, sys
     from outbox_core.cleaner import Cleaner, CleanerSettings
-    from outbox_core.stores.postgres.upkeep import PostgresUpkeep
+    from outbox_core.stores.postgres.admin_store import PostgresAdminStore
 
     batches = 0
 
@@ -39,7 +39,7 @@ _CHILD = """
             os.kill(os.getpid(), signal.SIGKILL)
 
     async def main():
-        async with PostgresUpkeep.connect(sys.argv[1], "{table}") as store:
+        async with PostgresAdminStore.connect(sys.argv[1], "{table}") as store:
             await Cleaner(store, "{table}", CleanerSettings(retention=60, batch=100)).clean(progress=die)
 
     asyncio.run(main())
@@ -80,7 +80,7 @@ async def test_killed_between_two_batches(yard: Yard) -> None:
     assert 0 < left < OLD
     assert rows.items() >= others.items()
     assert set(rows) <= {*others, *old}
-    assert await Cleaner(yard.upkeep, TABLE, SETTINGS).clean() == Pass(published=left)
+    assert await Cleaner(yard.admin_store, TABLE, SETTINGS).clean() == Pass(published=left)
     assert await yard.rows() == others
 
 
@@ -97,7 +97,7 @@ async def test_killed_while_a_batch_is_being_deleted(yard: Yard) -> None:
     assert old[OLD // 2] in rows
     assert len(others) < len(rows) < len(others) + OLD
     assert rows.items() >= others.items()
-    successor = Cleaner(yard.upkeep, TABLE, SETTINGS)
+    successor = Cleaner(yard.admin_store, TABLE, SETTINGS)
     assert await successor.clean() == Pass(busy=True)
     await yard.connection.execute("SELECT pg_advisory_unlock($1)", GATE)
 

@@ -43,7 +43,7 @@ async def test_a_plan_warns_of_consumers_that_may_have_forgotten(yard: Yard) -> 
     await yard.add("dead", 2, age=60, earlier=60)
     await yard.add("dead", 3, age=60, earlier=5000)
     windows = {"jetstream": timedelta(seconds=10), "billing": timedelta(hours=1), "ledger": timedelta(days=7)}
-    letters = DeadLetters(yard.upkeep, TABLE, dedupe_windows=windows)
+    letters = DeadLetters(yard.admin_store, TABLE, dedupe_windows=windows)
     plan = await letters.plan(Filter(topic=TOPIC))
     assert plan.exceeded == (
         ExceededWindow("jetstream", timedelta(seconds=10), 5),

@@ -17,8 +17,8 @@ from outbox_core.errors import (
     SchemaMissing,
     SchemaTooOld,
 )
+from outbox_core.stores.postgres.admin_store import PostgresAdminStore
 from outbox_core.stores.postgres.store import PostgresStore
-from outbox_core.stores.postgres.upkeep import PostgresUpkeep
 from tests.integration.yard import BECAUSE, NAME, NIL, OTHER, TABLE, Yard, mixed, role
 from tests.services.postgres import Database
 
@@ -119,8 +119,8 @@ async def test_content_is_shown_only_when_asked_for(yard: Yard) -> None:
 
 async def test_a_viewer_sees_everything_but_content(yard: Yard, unique_name: str) -> None:
     (event_id,) = await yard.add("dead")
-    async with role(yard, "viewer", unique_name) as upkeep:
-        letters = DeadLetters(upkeep, TABLE)
+    async with role(yard, "viewer", unique_name) as admin_store:
+        letters = DeadLetters(admin_store, TABLE)
         assert await letters.count() == 1
         assert (await letters.list()).messages[0].event_id == event_id
         assert (await letters.group("code"))[0].count == 1
@@ -140,8 +140,8 @@ async def test_an_operator_acts_without_seeing_content(yard: Yard, unique_name: 
     first, second, third = await yard.add("dead", 3)
     (done,) = await yard.add("published")
     (waiting,) = await yard.add("pending", key="k")
-    async with role(yard, "operator", unique_name) as upkeep:
-        letters = DeadLetters(upkeep, TABLE)
+    async with role(yard, "operator", unique_name) as admin_store:
+        letters = DeadLetters(admin_store, TABLE)
         replay = await letters.plan(Filter(event_ids=[first]))
         assert (await letters.replay(replay, **BECAUSE)).changed == 1
         again = await letters.plan(Filter(event_ids=[done]), published=True)
@@ -154,7 +154,7 @@ async def test_an_operator_acts_without_seeing_content(yard: Yard, unique_name: 
             await letters.show(third, payload=True)
 
 
-async def test_a_store_offers_its_own_upkeep(yard: Yard) -> None:
+async def test_a_store_offers_its_own_admin_store(yard: Yard) -> None:
     await yard.add("dead")
     store = PostgresStore(yard.relays)
     await store.open([NAME])
@@ -166,7 +166,7 @@ async def test_a_store_offers_its_own_upkeep(yard: Yard) -> None:
 
 async def test_a_schema_that_is_missing_or_old_is_named(database: Database) -> None:
     with pytest.raises(SchemaMissing):
-        async with PostgresUpkeep.connect(database.dsn, TABLE):
+        async with PostgresAdminStore.connect(database.dsn, TABLE):
             pass
     connection = await asyncpg.connect(database.dsn)
     try:
@@ -174,5 +174,5 @@ async def test_a_schema_that_is_missing_or_old_is_named(database: Database) -> N
     finally:
         await connection.close()
     with pytest.raises(SchemaTooOld, match=r"schema\.upgrade"):
-        async with PostgresUpkeep.connect(database.dsn, TABLE):
+        async with PostgresAdminStore.connect(database.dsn, TABLE):
             pass

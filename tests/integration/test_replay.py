@@ -13,7 +13,7 @@ import pytest
 from outbox_core.dead_letters import Action, DeadLetters, Filter, Plan
 from outbox_core.errors import ConfigError, PlanMismatch
 from outbox_core.observer import Discarded, Event, Replayed
-from outbox_core.stores.postgres.upkeep import PostgresUpkeep
+from outbox_core.stores.postgres.admin_store import PostgresAdminStore
 from tests.integration.yard import ALL, BECAUSE, TABLE, Yard, replays
 from tests.kit.waiting import until
 from tests.services.pgbouncer import PgBouncer
@@ -105,7 +105,7 @@ async def test_the_same_plan_again_does_nothing(yard: Yard) -> None:
 async def test_a_plan_is_data(yard: Yard) -> None:
     await yard.add("dead", 2)
     plan: Plan = pickle.loads(pickle.dumps(await yard.letters.plan(ALL)))  # noqa: S301 - made here
-    async with PostgresUpkeep.connect(yard.dsn, TABLE) as elsewhere:
+    async with PostgresAdminStore.connect(yard.dsn, TABLE) as elsewhere:
         assert (await DeadLetters(elsewhere, TABLE).replay(plan, **BECAUSE)).changed == 2
 
 
@@ -127,7 +127,7 @@ async def test_a_plan_is_for_one_table_and_one_action(yard: Yard) -> None:
     await yard.add("dead", 2)
     plan = await yard.letters.plan(ALL)
     with pytest.raises(PlanMismatch, match=r"shop\.orders_outbox"):
-        await DeadLetters(yard.upkeep, "shop.other_outbox").replay(plan, **BECAUSE)
+        await DeadLetters(yard.admin_store, "shop.other_outbox").replay(plan, **BECAUSE)
     await yard.letters.replay(plan, **BECAUSE)
     before = await yard.rows()
     with pytest.raises(PlanMismatch, match="begun as a replay"):
@@ -167,7 +167,7 @@ async def test_an_observer_that_fails_does_not_break_it(
         raise error
 
     await yard.add("dead")
-    letters = DeadLetters(yard.upkeep, TABLE, observers=[broken, yard.heard.append])
+    letters = DeadLetters(yard.admin_store, TABLE, observers=[broken, yard.heard.append])
     assert (await letters.replay(await letters.plan(ALL), **BECAUSE)).changed == 1
     assert [type(event) for event in yard.heard] == [Replayed]
     assert f"the observer {broken.__qualname__} failed on Replayed" in caplog.text
@@ -175,8 +175,8 @@ async def test_an_observer_that_fails_does_not_break_it(
 
 async def test_behind_a_transaction_pooler(yard: Yard, database: Database, pgbouncer: PgBouncer) -> None:
     await yard.add("dead", 700)
-    async with PostgresUpkeep.connect(pgbouncer.dsn(database.name), TABLE) as upkeep:
-        letters = DeadLetters(upkeep, TABLE)
+    async with PostgresAdminStore.connect(pgbouncer.dsn(database.name), TABLE) as admin_store:
+        letters = DeadLetters(admin_store, TABLE)
         assert (await letters.replay(await letters.plan(ALL), **BECAUSE)).changed == 700
 
 
@@ -188,7 +188,7 @@ async def test_a_look_up_by_id_does_not_search_the_table(yard: Yard) -> None:
     scanned = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'orders_outbox_cleaner'"
     plan = await yard.letters.plan(Filter(event_ids=[wanted]), published=True)
     assert (await yard.letters.replay(plan, **BECAUSE)).changed == 1
-    await yard.upkeep._sessions.close()  # a session reports its figures when it ends
+    await yard.admin_store._sessions.close()  # a session reports its figures when it ends
 
     async def reported() -> bool:
         row = await yard.connection.fetchrow(

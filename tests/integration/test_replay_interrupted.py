@@ -15,7 +15,7 @@ import pytest
 from outbox_core.dead_letters import AuditRecord, DeadLetters, Outcome
 from outbox_core.errors import ConfigError, PlanMismatch, StorageTimeout, StorageUnavailable
 from outbox_core.observer import Replayed
-from outbox_core.stores.postgres.upkeep import PostgresUpkeep
+from outbox_core.stores.postgres.admin_store import PostgresAdminStore
 from outbox_core.table import TableName
 from tests.integration.yard import ALL, BECAUSE, TABLE, Yard, replays
 
@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.store, pytest.mark.asyncio]
 ROOT = Path(__file__).parents[2]
 
 
-class Flaky(PostgresUpkeep):
-    """An upkeep whose answers get lost: every other batch is done, and then there is no saying so."""
+class Flaky(PostgresAdminStore):
+    """An admin store whose answers get lost: every other batch is done, and then there is no saying so."""
 
     calls = 0
     always = False
@@ -41,26 +41,26 @@ class Flaky(PostgresUpkeep):
 
 
 def flaky(yard: Yard) -> Flaky:
-    return Flaky(yard.upkeep._sessions)
+    return Flaky(yard.admin_store._sessions)
 
 
 async def test_a_replay_goes_on_after_lost_answers(yard: Yard) -> None:
     await yard.add("dead", 1700)
     plan = await yard.letters.plan(ALL)
-    upkeep = flaky(yard)
-    outcome = await DeadLetters(upkeep, TABLE).replay(plan, **BECAUSE)
+    admin_store = flaky(yard)
+    outcome = await DeadLetters(admin_store, TABLE).replay(plan, **BECAUSE)
     assert outcome.changed == 1700
     assert await replays(yard) == {1: 1700}
-    assert upkeep.calls > outcome.record.batches
+    assert admin_store.calls > outcome.record.batches
 
 
 async def test_a_database_that_stays_away_ends_the_call_and_not_the_plan(yard: Yard) -> None:
     await yard.add("dead", 3)
     plan = await yard.letters.plan(ALL)
-    upkeep = flaky(yard)
-    upkeep.always = True
+    admin_store = flaky(yard)
+    admin_store.always = True
     with pytest.raises(StorageUnavailable):
-        await DeadLetters(upkeep, TABLE).replay(plan, **BECAUSE)
+        await DeadLetters(admin_store, TABLE).replay(plan, **BECAUSE)
     (record,) = await yard.letters.history(unfinished=True)
     assert (record.id, record.changed, record.skipped) == (plan.id, 0, 0)
     assert (await yard.letters.resume(plan.id)).changed == 3
@@ -75,14 +75,14 @@ async def test_a_killed_process_is_taken_over(yard: Yard, action: str) -> None:
         textwrap.dedent(f"""
             import asyncio, os, signal, sys
             from outbox_core.dead_letters import DeadLetters, Filter
-            from outbox_core.stores.postgres.upkeep import PostgresUpkeep
+            from outbox_core.stores.postgres.admin_store import PostgresAdminStore
 
             def die(record):
                 if record.batches == 2:
                     os.kill(os.getpid(), signal.SIGKILL)
 
             async def main():
-                async with PostgresUpkeep.connect(sys.argv[1]) as store:
+                async with PostgresAdminStore.connect(sys.argv[1]) as store:
                     letters = DeadLetters(store, "{TABLE}")
                     plan = await letters.plan(Filter(everything=True))
                     await letters.{action}(plan, actor="child", reason="first try", progress=die)

@@ -38,7 +38,7 @@ async def test_two_plans_for_the_same_messages(yard: Yard) -> None:
 async def test_everybody_at_once_and_each_message_has_one_fate(yard: Yard) -> None:
     await yard.add("dead", 4000)
     plans = [await yard.letters.plan(ALL) for _ in range(4)]
-    cleaner = Cleaner(yard.upkeep, TABLE, CleanerSettings(dead_retention=60, batch=40))
+    cleaner = Cleaner(yard.admin_store, TABLE, CleanerSettings(dead_retention=60, batch=40))
     cleaning = asyncio.create_task(cleaner.clean())
     calls = [
         yard.letters.replay(plans[0], **BECAUSE),

@@ -13,7 +13,7 @@ import asyncpg
 from outbox_core import TableName, schema
 from outbox_core.dead_letters import DeadLetters, Filter
 from outbox_core.observer import Event
-from outbox_core.stores.postgres.upkeep import PostgresUpkeep
+from outbox_core.stores.postgres.admin_store import PostgresAdminStore
 from tests.services.postgres import Database
 
 TABLE = "shop.orders_outbox"
@@ -43,15 +43,15 @@ _ADD = """
 
 
 class Yard:
-    def __init__(self, dsn: str, connection: asyncpg.Connection, upkeep: PostgresUpkeep) -> None:
+    def __init__(self, dsn: str, connection: asyncpg.Connection, admin_store: PostgresAdminStore) -> None:
         self.dsn = dsn
         """Where operators and cleaners connect."""
         self.relays = dsn
         """Where relays do."""
         self.connection = connection
-        self.upkeep = upkeep
+        self.admin_store = admin_store
         self.heard: list[Event] = []
-        self.letters = DeadLetters(upkeep, TABLE, observers=[self.heard.append])
+        self.letters = DeadLetters(admin_store, TABLE, observers=[self.heard.append])
 
     async def add(
         self,
@@ -104,20 +104,20 @@ async def opened(database: Database) -> AsyncIterator[Yard]:
     connection = await asyncpg.connect(database.dsn)
     try:
         await schema.create(connection, TABLE)
-        async with PostgresUpkeep.connect(database.dsn, TABLE) as upkeep:
-            yield Yard(database.dsn, connection, upkeep)
+        async with PostgresAdminStore.connect(database.dsn, TABLE) as admin_store:
+            yield Yard(database.dsn, connection, admin_store)
     finally:
         await connection.close()
 
 
 @asynccontextmanager
-async def role(yard: Yard, part: str, name: str) -> AsyncIterator[PostgresUpkeep]:
+async def role(yard: Yard, part: str, name: str) -> AsyncIterator[PostgresAdminStore]:
     """The tools in the hands of a role that has one part's grants and nothing else."""
     await yard.connection.execute(f"CREATE ROLE {name}")
     try:
         await yard.connection.execute(schema.roles(TABLE, **{part: name}))
         settings = {"server_settings": {"role": name}}
-        async with PostgresUpkeep.connect(yard.dsn, TABLE, connect=settings) as upkeep:
-            yield upkeep
+        async with PostgresAdminStore.connect(yard.dsn, TABLE, connect=settings) as admin_store:
+            yield admin_store
     finally:
         await yard.connection.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")

@@ -9,7 +9,7 @@ from typing import assert_type
 from outbox_core.cleaner import Cleaner, CleanerSettings, Pass
 from outbox_core.dead_letters import AuditRecord, DeadLetters, Filter, Group, Outcome, Page, Plan
 from outbox_core.record import StoredMessage
-from outbox_core.stores.postgres.upkeep import PostgresUpkeep
+from outbox_core.stores.postgres.admin_store import PostgresAdminStore
 
 
 async def looking(letters: DeadLetters) -> None:
@@ -31,8 +31,8 @@ async def changing(letters: DeadLetters) -> None:
 
 
 async def cleaning(dsn: str) -> None:
-    async with PostgresUpkeep.connect(dsn, "orders_outbox") as store:
-        assert_type(store, PostgresUpkeep)
+    async with PostgresAdminStore.connect(dsn, "orders_outbox") as store:
+        assert_type(store, PostgresAdminStore)
         assert_type(await Cleaner(store, "orders_outbox", CleanerSettings()).clean(), Pass)
 
 

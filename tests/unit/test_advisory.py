@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
-from outbox_core.stores.postgres.advisory import lock_key
+from outbox_core.stores.postgres.advisory import lock_key, ordering_locks
+from outbox_core.table import TableName
 
 
 @pytest.mark.parametrize(
@@ -36,3 +39,11 @@ def _reference(data: bytes) -> int:
     for byte in data:
         value = (value ^ byte) * 1099511628211 % 2**64
     return value
+
+
+def test_the_locks_of_ordering_keys_are_the_same_in_every_version() -> None:
+    table, tenant = TableName("shop", "orders_outbox"), UUID(int=7)
+    keys = [(tenant, "order-7"), (UUID(int=0), "☃"), (tenant, "order-7")]
+    assert ordering_locks(table, keys) == [-5067117760864319151, 5827004002989710922]
+    assert ordering_locks(table, reversed(keys)) == [-5067117760864319151, 5827004002989710922]
+    assert ordering_locks(table, []) == []

@@ -32,3 +32,12 @@ def test_nothing_public_is_left_out_of_the_list() -> None:
         if not name.startswith("_") and getattr(value, "__module__", "").startswith("outbox_core.")
     }
     assert public == set(outbox_core.__all__)
+
+
+def test_former_names_can_still_be_imported() -> None:
+    from outbox_core.stores.postgres.admin_store import PostgresAdminStore
+    from outbox_core.stores.postgres.upkeep import PostgresUpkeep
+    from outbox_core.testing.contracts.store import AdminStoreContract, UpkeepContract
+
+    assert PostgresUpkeep is PostgresAdminStore
+    assert UpkeepContract is AdminStoreContract

@@ -26,3 +26,8 @@ def test_the_root_import_loads_only_the_standard_library_and_declared_dependenci
     loaded = set(run.stdout.split())
     assert "outbox_core" in loaded
     assert loaded <= ALLOWED
+
+
+def test_the_schema_functions_that_errors_name_work_after_the_root_import() -> None:
+    program = "import outbox_core; outbox_core.schema.script('orders_outbox')"
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=30)

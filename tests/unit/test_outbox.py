@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -21,7 +21,8 @@ from outbox_core.errors import (
 )
 from outbox_core.message import Message
 from outbox_core.outbox import DEFAULT_MAX_BYTES, Outbox
-from outbox_core.stores.memory import MemoryRow, MemoryStore
+from outbox_core.record import NewRecord
+from outbox_core.stores.memory import MemoryRow, MemoryStore, MemoryTransaction
 from outbox_core.table import TableName
 
 TABLE = TableName("public", "orders_outbox")
@@ -263,3 +264,38 @@ async def test_each_row_has_an_id_of_its_own() -> None:
     ids = [row.id for row in store.table(TABLE).rows.values()]
     assert len(set(ids)) == 3
     assert all(isinstance(id_, UUID) and id_.version == 7 for id_ in ids)
+
+
+class AllOrNone:
+    """A transaction that writes none of a batch with a duplicate, as where an error undoes the whole statement."""
+
+    def __init__(self, tx: MemoryTransaction) -> None:
+        self._tx = tx
+        self.batches: list[int] = []
+
+    async def insert(self, table: TableName, records: Sequence[NewRecord], **how: Any) -> list[int] | None:
+        self.batches.append(len(records))
+        if await self._tx.existing(table, [record.event_id for record in records]):
+            return None
+        return await self._tx.insert(table, records, **how)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tx, name)
+
+
+@pytest.mark.asyncio
+async def test_a_store_may_write_none_of_a_batch_that_has_a_duplicate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    messages = [Message("a.b.v1", n, key="k") for n in range(3)]
+    store = MemoryStore()
+    async with store.transaction() as tx:
+        first = await Outbox(TABLE).enqueue(tx, messages[1])
+    async with store.transaction() as tx:
+        strict = AllOrNone(tx)
+        monkeypatch.setattr("outbox_core.outbox.adapt", lambda _: strict)
+        sequences = await Outbox(TABLE).enqueue_many(tx, messages, serialize_key=True)
+    assert strict.batches == [3, 2]
+    assert sequences[1] == first
+    rows = store.table(TABLE).rows
+    assert [rows[message.event_id].sequence for message in messages] == sequences

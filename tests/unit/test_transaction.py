@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -26,7 +28,7 @@ from outbox_core.errors import UnsupportedTransaction
 from outbox_core.message import Message
 from outbox_core.outbox import Outbox
 from outbox_core.stores.memory import MemoryStore
-from outbox_core.transaction import adapt
+from outbox_core.transaction import adapt, adapter_of_dialect
 from outbox_core.transactions.postgres import PostgresTransaction
 
 ACCEPTED = (
@@ -93,11 +95,69 @@ async def test_a_pool_is_refused_before_any_connection(unused_tcp_port: int) -> 
         await Outbox("orders_outbox").enqueue(pool, Message("a.b.v1", 1))
 
 
+DECLARED = """
+class Adapted:
+    def __init__(self, tx): self.tx = tx
+"""
+Install = Callable[[str], None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Put a distribution with these entry points where Python looks for installed ones."""
+
+    def install(entries: str) -> None:
+        (tmp_path / "outbox_fake_transactions.py").write_text(DECLARED)
+        metadata = tmp_path / "outbox_fake_transactions-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(
+            "Metadata-Version: 2.1\nName: outbox-fake-transactions\nVersion: 1.0\n"
+        )
+        (metadata / "entry_points.txt").write_text(f"[outbox.transactions]\n{entries}\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "outbox_fake_transactions", raising=False)
+        adapter_of_dialect.cache_clear()
+
+    yield install
+    adapter_of_dialect.cache_clear()
+
+
+class Foreign:
+    """A connection that another package's adapter is for."""
+
+
+def test_a_package_declares_the_adapter_of_a_class_and_its_subclasses(install: Install) -> None:
+    class Audited(Foreign): ...
+
+    install(f"{__name__}.Foreign = outbox_fake_transactions:Adapted")
+    for tx in (Foreign(), Audited()):
+        found: Any = adapt(tx)
+        assert (type(found).__name__, found.tx) == ("Adapted", tx)
+    with pytest.raises(UnsupportedTransaction) as refused:
+        adapt(object())
+    assert f"{ACCEPTED}, or a {__name__}.Foreign" in str(refused.value)
+
+
+@pytest.mark.asyncio
+async def test_the_dialect_of_sqlalchemy_decides_before_its_driver(install: Install) -> None:
+    install("sqlalchemy+fake = outbox_fake_transactions:Adapted")
+    engine = create_async_engine("postgresql+asyncpg://localhost/nowhere")
+    connection, session = engine.connect(), AsyncSession(engine)
+    assert isinstance(adapt(connection), PostgresTransaction)
+    assert isinstance(adapt(session), PostgresTransaction)
+    engine.dialect.name = "fake"
+    for tx in (connection, session):
+        found: Any = adapt(tx)
+        assert (type(found).__name__, found.tx) == ("Adapted", tx)
+    engine.dialect.name = "unknown"
+    assert isinstance(adapt(session), PostgresTransaction)  # which refuses it at the first statement
+
+
 def test_no_driver_is_imported_for_the_search() -> None:
     program = """
 import sys
 from outbox_core.outbox import Outbox
-from outbox_core.transaction import adapt
+from outbox_core.transaction import adapt, adapter_of_dialect
 try:
     adapt(object())
 except TypeError:

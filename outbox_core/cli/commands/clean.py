@@ -9,15 +9,15 @@ import click
 from outbox_core.cleaner import Cleaner, CleanerSettings, Pass
 from outbox_core.cli import options
 from outbox_core.cli.confirm import actor_of, asked_reason, confirm
-from outbox_core.cli.connection import run, upkeep
+from outbox_core.cli.connection import admin_store, run
 from outbox_core.cli.output import Output, shown
 from outbox_core.cli.parameters import DURATION
 from outbox_core.cli.progress import progress
-from outbox_core.config.durations import format_duration
+from outbox_core.durations import format_duration
 
 if TYPE_CHECKING:
+    from outbox_core.admin_store import Cleanable
     from outbox_core.table import TableName
-    from outbox_core.upkeep import Cleanable
 
 
 @click.command(short_help="Delete what was published, or died, long enough ago.")
@@ -76,14 +76,14 @@ def clean(
 
 
 async def _preview(database: str, table: TableName, settings: CleanerSettings) -> Cleanable:
-    async with upkeep(database, table) as store:
+    async with admin_store(database, table) as store:
         return await Cleaner(store, table, settings).preview()
 
 
 async def _clean(
     database: str, table: TableName, settings: CleanerSettings, expected: int, actor: str, reason: str
 ) -> Pass:
-    async with upkeep(database, table) as store:
+    async with admin_store(database, table) as store:
         with progress(f"cleaning {table}", expected) as advance:
             return await Cleaner(store, table, settings).clean(
                 progress=lambda done: advance(done.published + done.dead), actor=actor, reason=reason

@@ -13,7 +13,7 @@ import click
 from outbox_core.cli import options
 from outbox_core.cli.commands.dead_looking import record_document
 from outbox_core.cli.confirm import actor_of, asked_reason, confirm
-from outbox_core.cli.connection import run, upkeep
+from outbox_core.cli.connection import admin_store, run
 from outbox_core.cli.failures import NothingThere
 from outbox_core.cli.filters import bounded, selecting, selection
 from outbox_core.cli.output import Column, Output, shown
@@ -107,7 +107,7 @@ def resume(
     output = Output(as_json=as_json)
 
     async def find() -> AuditRecord | None:
-        async with upkeep(database, table) as store:
+        async with admin_store(database, table) as store:
             return await store.audit(table, audit_id)
 
     record = run(find)
@@ -123,7 +123,7 @@ def resume(
     confirm(f"go on with this {record.action.value} of {left:,} messages of {table}", yes=yes)
 
     async def go_on() -> Outcome:
-        async with upkeep(database, table) as store:
+        async with admin_store(database, table) as store:
             with progress(f"{record.action.value} {table}", record.planned) as advance:
                 return await DeadLetters(store, table).resume(
                     audit_id,
@@ -191,7 +191,7 @@ class _Order:
 
     async def _plan(self) -> tuple[Plan, int]:
         """The plan, and how many of its messages are still there to be changed."""
-        async with upkeep(self._database, self._table) as store:
+        async with admin_store(self._database, self._table) as store:
             letters = DeadLetters(store, self._table, dedupe_windows=self._windows)
             if self._saved is None:
                 plan = await letters.plan(bounded(self._wanted), published=self._published)
@@ -219,7 +219,7 @@ class _Order:
             return plan, left
 
     async def _do(self, plan: Plan, actor: str, reason: str) -> Outcome:
-        async with upkeep(self._database, self._table) as store:
+        async with admin_store(self._database, self._table) as store:
             letters = DeadLetters(store, self._table)
             with progress(f"{self._action.value} {self._table}", plan.total) as advance:
 

@@ -11,7 +11,7 @@ import click
 from outbox_core.cli import options
 from outbox_core.cli.commands.dead_looking import record_document
 from outbox_core.cli.confirm import actor_of, asked_reason, confirm
-from outbox_core.cli.connection import run, upkeep
+from outbox_core.cli.connection import admin_store, run
 from outbox_core.cli.failures import NothingThere
 from outbox_core.cli.messages import as_document
 from outbox_core.cli.output import Column, Output, shown
@@ -53,7 +53,7 @@ def release(
     output = Output(as_json=as_json)
 
     async def find() -> StoredMessage | None:
-        async with upkeep(database, table) as store:
+        async with admin_store(database, table) as store:
             return await DeadLetters(store, table).head(key, tenant_id=tenant)
 
     head = run(find)
@@ -70,7 +70,7 @@ def release(
     confirm(f"{what} this 1 message of {table}", yes=yes)
 
     async def do() -> StoredMessage | None:
-        async with upkeep(database, table) as store:
+        async with admin_store(database, table) as store:
             letters = DeadLetters(store, table)
             return await letters.release(key, tenant_id=tenant, actor=actor_of(actor), reason=why)
 
@@ -112,7 +112,7 @@ def postpone(
     output = Output(as_json=as_json)
 
     async def find() -> list[StoredMessage]:
-        async with upkeep(database, table) as store:
+        async with admin_store(database, table) as store:
             letters = DeadLetters(store, table)
             found = [await letters.show(event_id) for event_id in event_ids]
             return [message for message in found if message is not None]
@@ -129,7 +129,7 @@ def postpone(
     confirm(f"make {len(pending):,} pending messages of {table} due at {shown(moment)}", yes=yes)
 
     async def do() -> AuditRecord:
-        async with upkeep(database, table) as store:
+        async with admin_store(database, table) as store:
             return await DeadLetters(store, table).postpone(
                 event_ids,
                 until=until,

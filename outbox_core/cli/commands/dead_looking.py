@@ -10,7 +10,7 @@ from uuid import UUID
 import click
 
 from outbox_core.cli import options
-from outbox_core.cli.connection import run, upkeep
+from outbox_core.cli.connection import admin_store, run
 from outbox_core.cli.failures import NothingThere
 from outbox_core.cli.filters import selecting, selection
 from outbox_core.cli.messages import as_document, shown_payload
@@ -87,7 +87,7 @@ async def _list(
 ) -> tuple[list[StoredMessage], int]:
     found: list[StoredMessage] = []
     after: LetterPlace | None = None
-    async with upkeep(database, table) as store:
+    async with admin_store(database, table) as store:
         letters = DeadLetters(store, table)
         while len(found) < limit:
             page = await letters.list(wanted, after=after, limit=min(limit - len(found), _PAGE))
@@ -129,7 +129,7 @@ def group(
     wanted = selection(topic, code, tenant, since, until, event_ids)
 
     async def read() -> Sequence[Group]:
-        async with upkeep(database, table) as store:
+        async with admin_store(database, table) as store:
             return await DeadLetters(store, table).group(by, wanted, limit=limit)
 
     groups = run(read)
@@ -149,7 +149,7 @@ def show(event_id: UUID, table: TableName, payload: bool, as_json: bool, databas
     """Show the message with this EVENT_ID, dead or not."""
 
     async def read() -> StoredMessage | None:
-        async with upkeep(database, table) as store:
+        async with admin_store(database, table) as store:
             return await DeadLetters(store, table).show(event_id, payload=payload)
 
     message = run(read)
@@ -179,7 +179,7 @@ def history(table: TableName, unfinished: bool, limit: int, as_json: bool, datab
     """Show the audit of a table, newest first: replays, discards, releases, postponements, clean-ups by hand."""
 
     async def read() -> Sequence[AuditRecord]:
-        async with upkeep(database, table) as store:
+        async with admin_store(database, table) as store:
             return await DeadLetters(store, table).history(unfinished=unfinished, limit=limit)
 
     records = run(read)

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import click
 
-from outbox_core import schema
 from outbox_core.cli import options
-from outbox_core.cli.connection import connect, run, translating
+from outbox_core.cli.connection import connect, run, schema_tools, translating
 from outbox_core.cli.logs import configure
 from outbox_core.cli.output import Output
 from outbox_core.cli.parameters import DATABASE, TABLE, note_database
@@ -166,8 +165,8 @@ async def _to_embedded(url: str, output: Output) -> AsyncGenerator[Tail]:
 async def _create(database: str, tables: tuple[TableName, ...]) -> None:
     async with connect(database) as connection:
         for table in tables:
-            with translating(table, "create"):
-                await schema.create(connection, table)
+            with translating(database, table, "create"):
+                await schema_tools(database).create(connection, table)
 
 
 def _introduce(output: Output, wanted: _Wanted, database: str, to: str) -> None:

@@ -12,14 +12,13 @@ from uuid import UUID
 import click
 
 from outbox_core.cli import options
-from outbox_core.cli.connection import connect, run, translating
+from outbox_core.cli.connection import connect, run, schema_tools, translating
 from outbox_core.cli.failures import ExitCode
 from outbox_core.cli.output import Output
 from outbox_core.cli.parameters import DURATION, UUID_VALUE
 from outbox_core.errors import MessageError, MessageTooLarge
 from outbox_core.message import Message
 from outbox_core.outbox import Outbox
-from outbox_core.schema import require
 
 if TYPE_CHECKING:
     from outbox_core.table import TableName
@@ -70,8 +69,8 @@ def enqueue(
 
     async def write() -> list[int]:
         async with connect(database) as connection:
-            with translating(table, "enqueue"):
-                await require(connection, table)
+            with translating(database, table, "enqueue"):
+                await schema_tools(database).require(connection, table)
                 async with connection.transaction():
                     return await Outbox(table).enqueue_many(connection, messages)
 

@@ -9,12 +9,11 @@ from uuid import UUID
 import click
 
 from outbox_core.cli import options
-from outbox_core.cli.connection import connect, run, translating
+from outbox_core.cli.connection import connect, run, schema_tools, translating
 from outbox_core.cli.messages import as_document, shown_headers, shown_payload
 from outbox_core.cli.output import Column, Output
 from outbox_core.cli.parameters import UUID_VALUE
 from outbox_core.outbox import Outbox
-from outbox_core.schema import require
 
 if TYPE_CHECKING:
     from outbox_core.record import StoredMessage
@@ -48,8 +47,8 @@ def pending(
 
     async def read() -> list[StoredMessage]:
         async with connect(database) as connection:
-            with translating(table, "list"):
-                await require(connection, table)
+            with translating(database, table, "list"):
+                await schema_tools(database).require(connection, table)
                 return await Outbox(table).pending(connection, tenant_id=tenant, limit=limit, payload=payload)
 
     messages = run(read)

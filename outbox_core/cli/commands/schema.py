@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from outbox_core import schema as schemas
 from outbox_core.cli import options
-from outbox_core.cli.connection import connect, run, translating
+from outbox_core.cli.connection import connect, run, schema_tools, translating
 from outbox_core.cli.failures import ExitCode
 from outbox_core.cli.output import Output
 from outbox_core.cli.parameters import DURATION
@@ -18,9 +18,10 @@ from outbox_core.cli.progress import progress
 from outbox_core.errors import PermissionDenied, SchemaError
 
 if TYPE_CHECKING:
-    from outbox_core.schema import Migration, Report
+    from outbox_core.schema_tools import Report, Step
     from outbox_core.table import TableName
 
+# PostgreSQL's versions: options are declared before a database is known.
 _VERSION = click.IntRange(0, schemas.CURRENT_VERSION)
 _INDEX_BUILD_SECONDS = 3700.0
 
@@ -39,12 +40,12 @@ def create(table: TableName, as_json: bool, database: str) -> None:
 
     async def work() -> bool:
         async with connect(database) as connection:
-            with translating(table, "create"):
-                return await schemas.create(connection, table)
+            with translating(database, table, "create"):
+                return await schema_tools(database).create(connection, table)
 
     made = run(work)
     output = Output(as_json=as_json)
-    output.document({"table": table, "created": made, "version": schemas.CURRENT_VERSION})
+    output.document({"table": table, "created": made, "version": _current(database)})
     output.line(f"created {table}" if made else f"{table} is there already")
 
 
@@ -60,8 +61,8 @@ def verify(table: TableName, as_json: bool, database: str) -> None:
 
     async def work() -> Report:
         async with connect(database) as connection:
-            with translating(table, "look at"):
-                return await schemas.verify(connection, table)
+            with translating(database, table, "look at"):
+                return await schema_tools(database).verify(connection, table)
 
     report = run(work)
     output = Output(as_json=as_json)
@@ -138,23 +139,24 @@ def upgrade(
     output = Output(as_json=as_json)
     asked_for = context.get_parameter_source("to_version") is not ParameterSource.DEFAULT
 
-    async def work() -> tuple[int, tuple[Migration, ...]]:
+    async def work() -> tuple[int, tuple[Step, ...]]:
+        tools = schema_tools(database)
         async with connect(database, timeout=_INDEX_BUILD_SECONDS) as connection:
-            with translating(table, "upgrade"):
-                found = await schemas.version(connection, table)
+            with translating(database, table, "upgrade"):
+                found = await tools.version(connection, table)
                 if asked_for and to_version < found:
                     raise _no_way_back(table, found, to_version)
-                missing = schemas.migrations()[found:to_version]
-                applied: list[Migration] = []
+                missing = tools.migrations()[found:to_version]
+                applied: list[Step] = []
                 with progress(f"upgrading {table}", len(missing)) as advance:
                     for step in missing:
                         output.note(f"step {step.version} {step.name}; locks: {step.locks}")
-                        applied += await schemas.upgrade(
+                        applied += await tools.upgrade(
                             connection, table, to=step.version, lock_timeout=lock_timeout, wait=wait
                         )
                         advance(len(applied))
                 # Also where no step is missing: it refuses what it cannot work with.
-                await schemas.upgrade(connection, table, to=to_version, lock_timeout=lock_timeout, wait=wait)
+                await tools.upgrade(connection, table, to=to_version, lock_timeout=lock_timeout, wait=wait)
                 return max(found, to_version), tuple(applied)
 
     version, applied = run(work)
@@ -163,6 +165,10 @@ def upgrade(
     output.line(
         f"{table}: applied {steps}" if steps else f"{table}: nothing to do, it is at version {version}"
     )
+
+
+def _current(database: str) -> int:
+    return schema_tools(database).migrations()[-1].version
 
 
 def _no_way_back(table: TableName, found: int, wanted: int) -> SchemaError:

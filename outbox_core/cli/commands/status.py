@@ -10,7 +10,7 @@ import click
 from rich.live import Live
 
 from outbox_core.cli import options
-from outbox_core.cli.connection import run, upkeep
+from outbox_core.cli.connection import admin_store, run
 from outbox_core.cli.output import Output
 from outbox_core.cli.parameters import DURATION
 from outbox_core.cli.standing import COLUMNS, Standing, drawing
@@ -18,7 +18,7 @@ from outbox_core.errors import StorageError
 from outbox_core.status import Look
 
 if TYPE_CHECKING:
-    from outbox_core.stores.postgres.upkeep import PostgresUpkeep
+    from outbox_core.admin_store import AdminStore
     from outbox_core.table import TableName
 
 
@@ -72,7 +72,7 @@ class _View:
         self._seen: dict[TableName, Standing] = {}
 
     async def once(self, database: str) -> None:
-        async with upkeep(database, *self._tables) as store:
+        async with admin_store(database, *self._tables) as store:
             found = await self._standings(store)
         self._output.document({"tables": [each.document() for each in found]})
         self._output.table(COLUMNS, [each.row() for each in found])
@@ -83,7 +83,7 @@ class _View:
             live = Live(console=self._output.console, auto_refresh=False)
         looks = 0
         with live as screen:
-            async with upkeep(database, *self._tables) as store:
+            async with admin_store(database, *self._tables) as store:
                 while True:
                     looks += 1
                     await self._show(store, screen, first=looks == 1)
@@ -91,7 +91,7 @@ class _View:
                         return
                     await anyio.sleep(interval)
 
-    async def _show(self, store: PostgresUpkeep, screen: Live | None, *, first: bool) -> None:
+    async def _show(self, store: AdminStore, screen: Live | None, *, first: bool) -> None:
         trouble = ""
         try:
             found = await self._standings(store)
@@ -107,7 +107,7 @@ class _View:
         self._output.document({"tables": [each.document() for each in found]})
         self._output.table(COLUMNS, [each.row() for each in found], header=first)
 
-    async def _standings(self, store: PostgresUpkeep) -> list[Standing]:
+    async def _standings(self, store: AdminStore) -> list[Standing]:
         for table in self._tables:
             now = await store.status(table, self._look)
             self._seen[table] = Standing.since(self._seen.get(table), now)

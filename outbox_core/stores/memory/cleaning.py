@@ -1,35 +1,35 @@
-"""What a cleaner may delete of a table in memory."""
+"""Cleaning of a table in memory: which rows a batch may delete."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from outbox_core.admin_store import Cleanable, CleanedBatch, CleaningBatch
 from outbox_core.status import Count
 from outbox_core.stores.memory.selection import moment_of
-from outbox_core.upkeep import Cleanable, Sweep, Swept
 
 if TYPE_CHECKING:
     from outbox_core.stores.memory.database import MemoryRow, MemoryTable
 
 
-def clean(memory: MemoryTable, sweep: Sweep, now: datetime, *, published: bool) -> Swept:
+def clean(memory: MemoryTable, batch: CleaningBatch, now: datetime, *, published: bool) -> CleanedBatch:
     """Delete one batch, oldest first."""
     page = [
-        each for each in _old(memory, now, sweep.older_than, published=published) if each[:2] > sweep.since
+        each for each in _old(memory, now, batch.older_than, published=published) if each[:2] > batch.since
     ]
-    page = page[: sweep.limit]
+    page = page[: batch.limit]
     gone = [row for _, _, row in page if published or not _blocks(memory, row)]
     for row in gone:
         del memory.rows[row.record.event_id]
     last = page[-1][:2] if page else None
-    return Swept(busy=False, deleted=len(gone), last=last, complete=len(page) < sweep.limit)
+    return CleanedBatch(busy=False, deleted=len(gone), last=last, complete=len(page) < batch.limit)
 
 
 def cleanable(
     memory: MemoryTable, now: datetime, *, retention: float, dead_retention: float | None, limit: int
 ) -> Cleanable:
-    """What batches with these retentions would delete in all."""
+    """Count what batches with these retentions would delete in all."""
     published = _old(memory, now, retention, published=True)
     dead = [] if dead_retention is None else _old(memory, now, dead_retention, published=False)
     dead = [each for each in dead if not _blocks(memory, each[2])]
@@ -50,6 +50,6 @@ def _old(
 
 
 def _blocks(memory: MemoryTable, row: MemoryRow) -> bool:
-    """Whether a message of its key that is neither published nor dead comes after it."""
+    """True when an unresolved message of its key comes after the row."""
     behind = () if row.key_id is None else memory.of_key(row.key_id)
     return any(each.dead_at is None and each.sequence > row.sequence for each in behind)

@@ -110,7 +110,7 @@ class MemoryDatabase:
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self.clock = clock
-        self.locks: dict[int, MemoryTransaction] = {}
+        self.locks: dict[tuple[TableName, KeyId], MemoryTransaction] = {}
         self.running: set[int] = set()
         self.listeners: dict[object, Callable[[TableName | None], None]] = {}
         self._tables: dict[TableName, MemoryTable] = {}

@@ -28,10 +28,10 @@ from outbox_core.store import (
     Span,
     Tick,
 )
+from outbox_core.stores.memory.admin_store import MemoryAdminStore
 from outbox_core.stores.memory.database import MemoryDatabase, MemoryRow, MemoryTable
 from outbox_core.stores.memory.election import MemoryElection
 from outbox_core.stores.memory.transaction import MemoryTransaction
-from outbox_core.stores.memory.upkeep import MemoryUpkeep
 
 if TYPE_CHECKING:
     from outbox_core.table import TableName
@@ -63,7 +63,7 @@ class MemoryStore:
         self.database = MemoryDatabase(clock) if database is None else database
         self._takeover = timedelta(seconds=takeover)
         self._session: object | None = object()
-        self.upkeep = MemoryUpkeep(self.database, self._live)
+        self.admin_store = MemoryAdminStore(self.database, self._live)
         """Cleaning and dead letters, on the same data."""
         if on_hint is not None:
             self.database.listeners[on_hint] = lambda table: None if table is None else on_hint(table)

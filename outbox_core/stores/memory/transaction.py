@@ -16,6 +16,7 @@ from outbox_core.stores.memory.database import MemoryRow, MemoryTable
 from outbox_core.stores.memory.stored import stored
 
 if TYPE_CHECKING:
+    from outbox_core.store import KeyId
     from outbox_core.stores.memory.store import MemoryStore
     from outbox_core.table import TableName
 
@@ -31,7 +32,7 @@ class MemoryTransaction:
         self._number = self._database.begin()
         self._began_at = self._database.clock()
         self._written: list[tuple[MemoryTable, MemoryRow]] = []
-        self._locked: list[int] = []
+        self._locked: list[tuple[TableName, KeyId]] = []
         self._hinted: list[TableName] = []
         self._open = True
         self._ended = anyio.Event()
@@ -69,12 +70,13 @@ class MemoryTransaction:
         return self._open
 
     async def insert(
-        self, table: TableName, records: Sequence[NewRecord], *, lock_keys: Sequence[int], hint: bool
+        self, table: TableName, records: Sequence[NewRecord], *, serialize: Sequence[KeyId], hint: bool
     ) -> list[int] | None:
         if not self._open:
             raise NotInTransaction("this in-memory transaction has already ended")
-        for key in lock_keys:
-            await self._lock(key)
+        # Sorted, so that two batches never wait for each other in a circle.
+        for key_id in sorted(serialize):
+            await self._lock((table, key_id))
         if hint:
             self._hinted.append(table)
         memory = self._database.table(table)
@@ -131,7 +133,7 @@ class MemoryTransaction:
             await writer.wait_until_ended()
         return writer is self or event_id in memory.rows
 
-    async def _lock(self, key: int) -> None:
+    async def _lock(self, key: tuple[TableName, KeyId]) -> None:
         while (holder := self._database.locks.get(key)) is not None and holder is not self:
             await holder.wait_until_ended()
         if holder is None:

@@ -1,4 +1,4 @@
-"""Before anybody works on tables: whether their schema is what the library needs, or why that cannot be told."""
+"""Checks the schema of tables before they are used, and says why when it cannot be read."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from outbox_core.errors import PermissionDenied
-from outbox_core.schema.verification import require, require_leader
 from outbox_core.store import (
     Claim,
     Failure,
@@ -22,13 +21,14 @@ from outbox_core.store import (
     Span,
     Tick,
 )
+from outbox_core.stores.postgres.admin_store import PostgresAdminStore
 from outbox_core.stores.postgres.control import Control, PostgresElection
 from outbox_core.stores.postgres.readiness import check_schema
 from outbox_core.stores.postgres.rows import leased
+from outbox_core.stores.postgres.schema.verification import require, require_leader
 from outbox_core.stores.postgres.sessions import Sessions
 from outbox_core.stores.postgres.sql import query
 from outbox_core.stores.postgres.translation import translated
-from outbox_core.stores.postgres.upkeep import PostgresUpkeep
 
 if TYPE_CHECKING:
     from outbox_core.table import TableName
@@ -61,7 +61,7 @@ class PostgresStore:
         self._control = Control(self._sessions, timeout=timeout, takeover=takeover)
         self._takeover = takeover
         self._elections = elections
-        self.upkeep = PostgresUpkeep(self._sessions)
+        self.admin_store = PostgresAdminStore(self._sessions)
         """Cleaning and dead letters, on the same sessions."""
 
     @property

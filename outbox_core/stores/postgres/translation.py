@@ -15,8 +15,8 @@ from outbox_core.errors import (
     StorageTimeout,
     StorageUnavailable,
 )
-from outbox_core.schema.mends import mend
 from outbox_core.stores.postgres.catalog.expected import LEADER_TABLE
+from outbox_core.stores.postgres.schema.fixes import fix
 from outbox_core.stores.postgres.sessions import summary
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def without_leader_row(table: TableName) -> SchemaError:
     return SchemaError(
         table,
         f"it has no row in {table.schema}.{LEADER_TABLE}, without which no relay can lead it; put it back:"
-        f" {mend('insert_leader', table)} (`outbox schema verify --table {table}` says the same)",
+        f" {fix('insert_leader', table)} (`outbox schema verify --table {table}` says the same)",
     )
 
 

@@ -6,11 +6,12 @@
         def database(self) -> Database:
             return SqliteDatabase(...)
 
-`Database` says what to provide. A store that has an ``upkeep`` passes `UpkeepContract` as well.
+`Database` says what to provide. A store that has an ``admin_store`` passes `AdminStoreContract` as well.
 """
 
 from __future__ import annotations
 
+from outbox_core.testing.contracts.storing.admin_store import AdminStoreContract
 from outbox_core.testing.contracts.storing.claims import ClaimContract
 from outbox_core.testing.contracts.storing.database import Database
 from outbox_core.testing.contracts.storing.keys import KeyContract
@@ -18,9 +19,11 @@ from outbox_core.testing.contracts.storing.leadership import LeadershipContract
 from outbox_core.testing.contracts.storing.leases import LeaseContract
 from outbox_core.testing.contracts.storing.sessions import SessionContract
 from outbox_core.testing.contracts.storing.unknown import UnknownContract
-from outbox_core.testing.contracts.storing.upkeep import UpkeepContract
 
-__all__ = ["Database", "StoreContract", "UpkeepContract"]
+__all__ = ["AdminStoreContract", "Database", "StoreContract", "UpkeepContract"]
+
+UpkeepContract = AdminStoreContract
+"""The former name of `AdminStoreContract`."""
 
 
 class StoreContract(

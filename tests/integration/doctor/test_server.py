@@ -11,8 +11,8 @@ import asyncpg
 import pytest
 
 from outbox_core.doctor import Limits, Severity, worst
-from outbox_core.doctor.server import Server, check_clock, check_connection, check_version
 from outbox_core.stores.postgres.connecting import address
+from outbox_core.stores.postgres.doctor.server import Server, check_clock, check_connection, check_version
 from tests.integration.doctor.ward import TABLE, Ward
 from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import Database
@@ -132,7 +132,7 @@ async def test_clocks_that_disagree(ward: Ward, monkeypatch: pytest.MonkeyPatch)
             return now(zone) + timedelta(seconds=90)
 
     with monkeypatch.context() as patched:
-        patched.setattr("outbox_core.doctor.server.datetime", Ahead)
+        patched.setattr("outbox_core.stores.postgres.doctor.server.datetime", Ahead)
         finding = await ward.only("clock")
     assert "ahead of the database's" in finding.title
     assert await ward.findings("clock") == []

@@ -10,7 +10,7 @@ from outbox_core.dead_letters import DeadLetters, Filter
 from outbox_core.errors import PermanentError
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Dead
-from outbox_core.stores.postgres.upkeep import PostgresUpkeep
+from outbox_core.stores.postgres.admin_store import PostgresAdminStore
 from tests.integration.relay.bench import TABLE, Bench
 from tests.kit.waiting import until
 
@@ -25,8 +25,8 @@ async def test_a_replayed_letter_is_not_held_by_a_later_message_of_its_key(bench
         if message.json() == "letter" and not message.meta.replays:
             raise PermanentError("no")
 
-    async with PostgresUpkeep.connect(bench.dsn, TABLE) as upkeep:
-        letters = DeadLetters(upkeep, TABLE)
+    async with PostgresAdminStore.connect(bench.dsn, TABLE) as admin_store:
+        letters = DeadLetters(admin_store, TABLE)
         async with bench.relay(dispatch):
             await bench.enqueue("letter", key="k")
             await until(lambda: bool(bench.heard.of(Dead)))

@@ -15,7 +15,7 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.monitor import read_status
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
-from outbox_core.stores.postgres.upkeep import PostgresUpkeep
+from outbox_core.stores.postgres.admin_store import PostgresAdminStore
 from tests.integration.roles.cast import TABLE, Cast
 from tests.kit.settings import QUICK_POSTGRES
 
@@ -68,8 +68,8 @@ async def test_the_whole_story(cast: Cast) -> None:
     assert (status.pending.value, status.dead.value) == (0, 2)
 
     picky.mended = True
-    async with PostgresUpkeep.connect(cast.dsn("operator"), TABLE) as upkeep:
-        letters = DeadLetters(upkeep, TABLE)
+    async with PostgresAdminStore.connect(cast.dsn("operator"), TABLE) as admin_store:
+        letters = DeadLetters(admin_store, TABLE)
         listed = (await letters.list()).messages
         assert [each.payload for each in listed] == [None, None]
         one, other = (each.event_id for each in listed)
@@ -82,8 +82,8 @@ async def test_the_whole_story(cast: Cast) -> None:
 
     async with cast.session("admin") as admin:
         await admin.execute("UPDATE shop.orders_outbox SET published_at = now() - interval '8 days'")
-        async with PostgresUpkeep.connect(cast.dsn("relay"), TABLE) as upkeep:
-            cleaned = await Cleaner(upkeep, TABLE, CleanerSettings()).clean()
+        async with PostgresAdminStore.connect(cast.dsn("relay"), TABLE) as admin_store:
+            cleaned = await Cleaner(admin_store, TABLE, CleanerSettings()).clean()
         assert cleaned.published == 2
         assert await admin.fetchval("SELECT count(*) FROM shop.orders_outbox") == 0
         audit = await admin.fetch(
@@ -133,8 +133,8 @@ async def test_nobody_does_the_work_of_another(cast: Cast) -> None:
             with pytest.raises(PermissionDenied):
                 await schema.create(session, "shop.other_outbox")
     for part in ("producer", "relay", "viewer"):
-        async with PostgresUpkeep.connect(cast.dsn(part), TABLE) as upkeep:
-            letters = DeadLetters(upkeep, TABLE)
+        async with PostgresAdminStore.connect(cast.dsn(part), TABLE) as admin_store:
+            letters = DeadLetters(admin_store, TABLE)
             with pytest.raises(PermissionDenied):
                 await letters.replay(await letters.plan(Filter(everything=True)), **BECAUSE)
 

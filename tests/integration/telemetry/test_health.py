@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from outbox_core.admin_store import Reporting
 from outbox_core.errors import StorageError
 from outbox_core.meta import DispatchedMessage
 from outbox_core.monitor import Monitor, MonitorSettings
@@ -14,7 +15,6 @@ from outbox_core.observer import Measured
 from outbox_core.relay.health import HealthLimits
 from outbox_core.status import Look, TableStatus
 from outbox_core.table import TableName
-from outbox_core.upkeep import Reporting
 from tests.integration.relay.bench import TABLE, Bench, prepared
 from tests.kit.gates import ignore
 from tests.kit.samples import status

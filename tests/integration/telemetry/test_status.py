@@ -9,8 +9,8 @@ import pytest
 from outbox_core.errors import PermissionDenied, SchemaMissing, StorageUnavailable
 from outbox_core.monitor import read_status
 from outbox_core.status import Count, Leadership, Look, rates
+from outbox_core.stores.postgres.admin_store import PostgresAdminStore
 from outbox_core.stores.postgres.store import PostgresStore
-from outbox_core.stores.postgres.upkeep import PostgresUpkeep
 from tests.integration.relay.bench import Bench
 from tests.integration.yard import NAME, TABLE, TOPIC, Yard, role
 from tests.kit.gates import ignore
@@ -34,7 +34,7 @@ async def test_rows_in_every_state(yard: Yard) -> None:
     await yard.add("dead", 4)
     await yard.add("published", 5, age=1.0)
     await yard.add("published", 6, age=1000.0)
-    status = await yard.upkeep.status(NAME, DEEP)
+    status = await yard.admin_store.status(NAME, DEEP)
     assert (status.pending, status.waiting, status.locked, status.dead) == (
         Count(5),
         Count(0),
@@ -47,20 +47,20 @@ async def test_rows_in_every_state(yard: Yard) -> None:
 async def test_messages_not_due_are_pending_and_have_no_age_unless_they_were_tried(yard: Yard) -> None:
     (delayed,) = await yard.add("pending", age=500.0)
     await yard.connection.execute(f"UPDATE {TABLE} SET available_at = now() + interval '1 hour'")  # noqa: S608
-    status = await yard.upkeep.status(NAME, DEEP)
+    status = await yard.admin_store.status(NAME, DEEP)
     assert (status.pending, status.waiting, status.oldest_pending_age) == (Count(1), Count(1), None)
     await yard.connection.execute(
         f"UPDATE {TABLE} SET last_error = 'TX.TIMEOUT' WHERE event_id = $1",  # noqa: S608 - a constant
         delayed,
     )
-    tried = await yard.upkeep.status(NAME, DEEP)
+    tried = await yard.admin_store.status(NAME, DEEP)
     assert tried.oldest_pending_age == pytest.approx(500, abs=60)
 
 
 async def test_a_message_never_tried_is_as_old_as_it_is_due(yard: Yard) -> None:
     await yard.add("pending", age=5000.0)
     await yard.connection.execute(f"UPDATE {TABLE} SET available_at = now() - interval '7 s'")  # noqa: S608
-    status = await yard.upkeep.status(NAME, DEEP)
+    status = await yard.admin_store.status(NAME, DEEP)
     assert status.oldest_pending_age == pytest.approx(7, abs=5)
 
 
@@ -72,7 +72,7 @@ async def test_times_edited_by_hand_do_not_break_the_look(yard: Yard, moment: st
         " last_error = 'TX.TIMEOUT'",
         moment,
     )
-    status = await yard.upkeep.status(NAME, DEEP)
+    status = await yard.admin_store.status(NAME, DEEP)
     assert status.pending == Count(2)
     assert status.oldest_pending_age is not None
     assert status.oldest_pending_age >= 0
@@ -82,11 +82,11 @@ async def test_counts_stop_at_the_limit_and_say_so(yard: Yard) -> None:
     await yard.add("pending", 12)
     await yard.add("in_flight", 3)
     await yard.add("dead", 11)
-    status = await yard.upkeep.status(NAME, Look(limit=10, depth=5))
+    status = await yard.admin_store.status(NAME, Look(limit=10, depth=5))
     assert (status.pending, status.dead) == (Count(10, exact=False), Count(10, exact=False))
     assert not status.locked.exact
     assert str(status.dead) == "at least 10"
-    exact = await yard.upkeep.status(NAME, Look(limit=15, depth=15))
+    exact = await yard.admin_store.status(NAME, Look(limit=15, depth=15))
     assert (exact.pending, exact.locked, exact.dead) == (Count(15), Count(3), Count(11))
 
 
@@ -99,17 +99,17 @@ async def test_messages_put_off_by_an_outage_are_a_hint_at_an_open_breaker(yard:
         code,
         TOPIC,
     )
-    status = await yard.upkeep.status(NAME, DEEP)
+    status = await yard.admin_store.status(NAME, DEEP)
     assert (status.away, status.away_topics) == (Count(3), (TOPIC,))
     await yard.connection.execute(f"UPDATE {TABLE} SET last_error = 'PROVIDER.UNAVAILABLES not ours'")  # noqa: S608
-    assert (await yard.upkeep.status(NAME, DEEP)).away == Count(0)
+    assert (await yard.admin_store.status(NAME, DEEP)).away == Count(0)
 
 
 async def test_the_leader(yard: Yard) -> None:
     await yard.connection.execute(
         "UPDATE shop.outbox_leader SET holder = 'host:1:x', term = 7, heartbeat_at = now() - interval '3 s'"
     )
-    leader = (await yard.upkeep.status(NAME, DEEP)).leader
+    leader = (await yard.admin_store.status(NAME, DEEP)).leader
     assert isinstance(leader, Leadership)
     assert (leader.term, leader.holder) == (7, "host:1:x")
     assert leader.heartbeat_age == pytest.approx(3, abs=2)
@@ -117,28 +117,28 @@ async def test_the_leader(yard: Yard) -> None:
 
 @pytest.mark.parametrize("part", ["viewer", "operator", "relay"])
 async def test_every_role_that_reads_may_look_and_sees_rates(yard: Yard, part: str, unique_name: str) -> None:
-    async with role(yard, part, unique_name) as upkeep:
-        earlier = await upkeep.status(NAME, DEEP)
+    async with role(yard, part, unique_name) as admin_store:
+        earlier = await admin_store.status(NAME, DEEP)
         await yard.add("pending", 5)
         # The statistics that some roles see instead of the sequence are a little late.
-        await until(lambda: written(yard, upkeep, earlier.written + 5))
-        later = await upkeep.status(NAME, DEEP)
+        await until(lambda: written(yard, admin_store, earlier.written + 5))
+        later = await admin_store.status(NAME, DEEP)
         assert later.pending == Count(5)
         assert rates(earlier, later).written > 0
 
 
-async def written(yard: Yard, upkeep: PostgresUpkeep, least: int) -> bool:
+async def written(yard: Yard, admin_store: PostgresAdminStore, least: int) -> bool:
     await yard.connection.execute(
         "SELECT 1"
     )  # PostgreSQL 14 tells what a session did when it does something more
-    return (await upkeep.status(NAME, DEEP)).written >= least
+    return (await admin_store.status(NAME, DEEP)).written >= least
 
 
 async def test_who_may_not_read_may_not_look(yard: Yard, unique_name: str) -> None:
-    async with role(yard, "relay", unique_name) as upkeep:
+    async with role(yard, "relay", unique_name) as admin_store:
         await yard.connection.execute(f"REVOKE SELECT ON {TABLE} FROM {unique_name}")  # noqa: S608
         with pytest.raises(PermissionDenied):
-            await upkeep.status(NAME, DEEP)
+            await admin_store.status(NAME, DEEP)
 
 
 async def test_several_tables_on_a_store_that_is_open(yard: Yard) -> None:
@@ -166,7 +166,7 @@ async def test_a_look_waits_for_nobody_and_holds_nobody_up(yard: Yard) -> None:
             event_id,
             uuid4(),
         )
-        status = await yard.upkeep.status(NAME, DEEP)
+        status = await yard.admin_store.status(NAME, DEEP)
         assert (status.pending, status.locked) == (Count(1), Count(0))
 
 

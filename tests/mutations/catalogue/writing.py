@@ -56,8 +56,8 @@ MUTATIONS: Final = (
         breaks="`serialize_key=True` takes no lock.",
         promise="With it, sequences of a key are in the order of commits.",
         file="outbox_core/outbox.py",
-        old="lock_keys = _lock_keys(self.table, records) if serialize_key else ()",
-        new="lock_keys: list[int] = []",
+        old="serialize = _keys(records) if serialize_key else ()",
+        new="serialize: list[KeyId] = []",
         tests=(
             (
                 f"{_CONTRACT}::TestConcurrency"

@@ -1,13 +1,13 @@
 -- What keeps old row versions from being removed: transactions, prepared ones and slots, oldest first, each with the
 -- statement that ends it.
-SELECT kind, name, detail, extract(epoch FROM age)::float8 AS seconds, mend
+SELECT kind, name, detail, extract(epoch FROM age)::float8 AS seconds, fix
 FROM (
     SELECT
         CASE WHEN state LIKE 'idle in transaction%' THEN 'idle' ELSE 'transaction' END AS kind,
         pid::text AS name,
         concat_ws(', ', 'user ' || usename, nullif(application_name, ''), client_addr::text) AS detail,
         clock_timestamp() - xact_start AS age,
-        format('SELECT pg_terminate_backend(%s)', pid) AS mend
+        format('SELECT pg_terminate_backend(%s)', pid) AS fix
     FROM pg_stat_activity
     WHERE
         datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL

@@ -1,4 +1,4 @@
--- What there is to know about the server and this session at once.
+-- The facts about the server and this session, in one statement.
 SELECT
     current_setting('server_version_num')::int AS version,
     current_setting('server_version') AS version_text,

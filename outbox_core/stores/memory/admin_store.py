@@ -21,29 +21,29 @@ from outbox_core.stores.memory.standing import table_status
 from outbox_core.stores.memory.stored import stored
 
 if TYPE_CHECKING:
+    from outbox_core.admin_store import Attribution, Cleanable, CleanedBatch, CleaningBatch
     from outbox_core.record import StoredMessage
     from outbox_core.status import Look, TableStatus
     from outbox_core.stores.memory.database import MemoryDatabase, MemoryRow, MemoryTable
     from outbox_core.table import TableName
-    from outbox_core.upkeep import Cleanable, Order, Sweep, Swept
 
 _BATCH: Final = 500
 
 
-class MemoryUpkeep:
-    """`Upkeep` on a store's data. ``live`` raises when the store it belongs to is closed."""
+class MemoryAdminStore:
+    """`AdminStore` on a store's data. ``live`` raises when the store it belongs to is closed."""
 
     def __init__(self, database: MemoryDatabase, live: Callable[[], object]) -> None:
         self._database = database
         self._live = live
 
-    async def clean_published(self, table: TableName, sweep: Sweep) -> Swept:
+    async def clean_published(self, table: TableName, batch: CleaningBatch) -> CleanedBatch:
         memory, now = await self._step(table)
-        return clean(memory, sweep, now, published=True)
+        return clean(memory, batch, now, published=True)
 
-    async def clean_dead(self, table: TableName, sweep: Sweep) -> Swept:
+    async def clean_dead(self, table: TableName, batch: CleaningBatch) -> CleanedBatch:
         memory, now = await self._step(table)
-        return clean(memory, sweep, now, published=False)
+        return clean(memory, batch, now, published=False)
 
     async def cleanable(
         self, table: TableName, *, retention: float, dead_retention: float | None, limit: int
@@ -104,10 +104,10 @@ class MemoryUpkeep:
         )
         return plan, older
 
-    async def begin(self, plan: Plan, order: Order, action: str, rate: float | None) -> None:
+    async def begin(self, plan: Plan, by: Attribution, action: str, rate: float | None) -> None:
         memory, _ = await self._step(plan.table)
         wanted = plan.filter.as_json() | ({"published": True} if plan.published else {})
-        record = self._record(order, Action(action), wanted, planned=plan.total, as_of=plan.as_of, rate=rate)
+        record = self._record(by, Action(action), wanted, planned=plan.total, as_of=plan.as_of, rate=rate)
         memory.audit.setdefault(plan.id, record)
 
     async def audit(self, table: TableName, audit_id: UUID) -> AuditRecord | None:
@@ -157,7 +157,7 @@ class MemoryUpkeep:
         return None if head is None else stored(head, payload=False)
 
     async def release(
-        self, table: TableName, order: Order, tenant_id: UUID, key: str
+        self, table: TableName, by: Attribution, tenant_id: UUID, key: str
     ) -> tuple[AuditRecord, UUID | None]:
         memory, now = await self._step(table)
         head = next((row for row in memory.of_key((tenant_id, key)) if not row.replays), None)
@@ -168,13 +168,13 @@ class MemoryUpkeep:
         elif head is not None:
             head.available_at = now
         wanted = {"tenant_id": str(tenant_id), "key": key}
-        record = self._done(table, order, Action.RELEASE, wanted, planned=1, changed=int(head is not None))
+        record = self._done(table, by, Action.RELEASE, wanted, planned=1, changed=int(head is not None))
         return record, None if head is None else head.record.event_id
 
     async def postpone(
         self,
         table: TableName,
-        order: Order,
+        by: Attribution,
         event_ids: Sequence[UUID],
         *,
         until: datetime | None,
@@ -186,26 +186,24 @@ class MemoryUpkeep:
         for row in rows:
             row.available_at = max(now, now + timedelta(seconds=delay) if until is None else until)
         wanted = {"event_ids": [str(each) for each in event_ids]}
-        return self._done(table, order, Action.POSTPONE, wanted, planned=len(event_ids), changed=len(rows))
+        return self._done(table, by, Action.POSTPONE, wanted, planned=len(event_ids), changed=len(rows))
 
-    async def note_resume(self, table: TableName, order: Order, record: AuditRecord) -> None:
+    async def note_resume(self, table: TableName, by: Attribution, record: AuditRecord) -> None:
         await self._step(table)
-        self._done(table, order, record.action, {"resumes": str(record.id)}, planned=0, changed=0)
+        self._done(table, by, record.action, {"resumes": str(record.id)}, planned=0, changed=0)
 
     async def note_clean(
-        self, table: TableName, order: Order, wanted: Mapping[str, float], *, planned: int, changed: int
+        self, table: TableName, by: Attribution, wanted: Mapping[str, float], *, planned: int, changed: int
     ) -> None:
         memory, now = await self._step(table)
-        record = memory.audit.get(order.id) or self._record(
-            order, Action.CLEAN, dict(wanted), planned=planned
-        )
-        batches = record.batches + (order.id in memory.audit)
-        memory.audit[order.id] = replace(record, changed=changed, batches=batches, finished_at=now)
+        record = memory.audit.get(by.id) or self._record(by, Action.CLEAN, dict(wanted), planned=planned)
+        batches = record.batches + (by.id in memory.audit)
+        memory.audit[by.id] = replace(record, changed=changed, batches=batches, finished_at=now)
 
     def _done(
         self,
         table: TableName,
-        order: Order,
+        by: Attribution,
         action: Action,
         wanted: dict[str, Any],
         *,
@@ -213,7 +211,7 @@ class MemoryUpkeep:
         changed: int,
     ) -> AuditRecord:
         """Put something on record that was done in one step."""
-        record = self._record(order, action, wanted, planned=planned)
+        record = self._record(by, action, wanted, planned=planned)
         record = replace(record, changed=changed, finished_at=record.started_at)
         self._database.table(table).audit[record.id] = record
         if changed:
@@ -222,7 +220,7 @@ class MemoryUpkeep:
 
     def _record(
         self,
-        order: Order,
+        by: Attribution,
         action: Action,
         wanted: dict[str, Any],
         *,
@@ -232,10 +230,10 @@ class MemoryUpkeep:
     ) -> AuditRecord:
         now = self._database.clock()
         return AuditRecord(
-            id=order.id,
+            id=by.id,
             action=action,
-            actor=order.actor,
-            reason=order.reason,
+            actor=by.actor,
+            reason=by.reason,
             filter=json.loads(json.dumps(wanted)),
             as_of=as_of or now,
             planned=planned,

@@ -17,8 +17,10 @@ from outbox_core.errors import (
     SchemaTooNew,
     SchemaTooOld,
 )
-from outbox_core.schema.arguments import check_connection, check_seconds
-from outbox_core.schema.locking import (
+from outbox_core.stores.postgres.catalog.expected import LEADER_TABLE, VERSION_TABLE
+from outbox_core.stores.postgres.catalog.read import read_kind, read_version
+from outbox_core.stores.postgres.schema.arguments import check_connection, check_seconds
+from outbox_core.stores.postgres.schema.locking import (
     CALL_TIMEOUT,
     kept_settings,
     session_lock,
@@ -26,7 +28,7 @@ from outbox_core.schema.locking import (
     until_locks_are_had,
     write_timeouts,
 )
-from outbox_core.schema.migration import (
+from outbox_core.stores.postgres.schema.migration import (
     CURRENT_VERSION,
     LOCK_TIMEOUT,
     Migration,
@@ -36,9 +38,7 @@ from outbox_core.schema.migration import (
     migrations,
     statements,
 )
-from outbox_core.schema.verification import verify
-from outbox_core.stores.postgres.catalog.expected import LEADER_TABLE, VERSION_TABLE
-from outbox_core.stores.postgres.catalog.read import read_kind, read_version
+from outbox_core.stores.postgres.schema.verification import verify
 from outbox_core.stores.postgres.sql import render
 from outbox_core.table import TableName
 
@@ -55,7 +55,7 @@ _NOT_TABLES: Final = {
     "c": "a composite type",
     "t": "a TOAST table",
 }
-"""What else a name may belong to, by the catalog's letter."""
+"""Other things that may have a name, by the catalog's letter."""
 
 
 async def create(
@@ -94,7 +94,7 @@ async def upgrade(
 
     Any number of starting processes may call it at once: one does the work, the others wait and find nothing to do.
     While it runs enqueue is never kept waiting longer than ``lock_timeout`` seconds: a step that does not get its lock
-    gives up, lets the queue behind it pass, and tries again for up to ``wait`` seconds (`SchemaBusy`). Indexes are
+    ends, lets the queue behind it pass, and tries again for up to ``wait`` seconds (`SchemaBusy`). Indexes are
     built concurrently, for ``build_timeout`` seconds at most. What was applied stays applied when a later step fails.
 
     The connection must go to PostgreSQL itself, not through a transaction pooler, and have no transaction open.

@@ -1,12 +1,12 @@
-"""What is switched on around a relation that changes, hides or loses rows without an error. Pure: no database."""
+"""Features of a relation that change, hide or lose rows without an error. Pure: no database."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from outbox_core.schema.mends import mend
-from outbox_core.schema.report import Difference
+from outbox_core.schema_tools import Difference
+from outbox_core.stores.postgres.schema.fixes import fix
 
 if TYPE_CHECKING:
     from outbox_core.stores.postgres.catalog.read import Relation
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def find_hazards(table: TableName, found: Relation) -> Iterator[Difference]:
     """Row security, rules, triggers before an insert and inheritance, each with the statement that ends it."""
     if found.row_security:
-        statement = mend("disable_row_security", table)
+        statement = fix("disable_row_security", table)
         if found.row_security_forced:
-            statement += "\n" + mend("unforce_row_security", table)
+            statement += "\n" + fix("unforce_row_security", table)
         yield Difference(
             "table",
             str(table),
@@ -33,7 +33,7 @@ def find_hazards(table: TableName, found: Relation) -> Iterator[Difference]:
             child,
             f"no table that inherits from {table}",
             "one: its rows pass for messages, but no key of the library's holds for them",
-            mend("disinherit", table, definition=child),
+            fix("disinherit", table, definition=child),
             "warning",
         )
     for name, command in found.rules.items():
@@ -42,7 +42,7 @@ def find_hazards(table: TableName, found: Relation) -> Iterator[Difference]:
             name,
             "no rule",
             f"a rule ON {command}: it may replace what the library writes by something else",
-            mend("drop_rule", table, name=name),
+            fix("drop_rule", table, name=name),
         )
     for name in found.insert_triggers:
         yield Difference(
@@ -50,6 +50,6 @@ def find_hazards(table: TableName, found: Relation) -> Iterator[Difference]:
             name,
             "no row trigger BEFORE INSERT",
             "one: if it returns NULL, messages are lost without an error",
-            mend("drop_trigger", table, name=name),
+            fix("drop_trigger", table, name=name),
             "warning",
         )

@@ -6,7 +6,7 @@ from typing import Final
 
 from outbox_core.errors import ConfigError
 from outbox_core.jsonb import SURROGATE
-from outbox_core.schema.mends import quote
+from outbox_core.stores.postgres.schema.fixes import quote
 from outbox_core.stores.postgres.sql import render
 from outbox_core.table import TableName
 

@@ -10,7 +10,7 @@ import anyio
 import asyncpg
 
 from outbox_core.errors import PermissionDenied, SchemaBusy
-from outbox_core.schema.migration import schema_lock
+from outbox_core.stores.postgres.schema.migration import schema_lock
 
 if TYPE_CHECKING:
     from outbox_core.stores.postgres.catalog.read import Connection
@@ -76,7 +76,7 @@ async def write_timeouts(connection: Connection, *, lock: float, statement: floa
 async def until_locks_are_had(
     attempt: Callable[[], Awaitable[None]], table: TableName, *, wait: float
 ) -> None:
-    """Repeat an attempt that gives up at ``lock_timeout``, with pauses in which everybody else's work goes on."""
+    """Repeat an attempt that ends at ``lock_timeout``, with pauses in which other sessions go on."""
     deadline = anyio.current_time() + wait
     pause = _FIRST_PAUSE
     while True:

@@ -1,4 +1,4 @@
-"""`verify`: is a table what the library needs, and if not, what differs and how is it mended."""
+"""`verify`: compares a table with what the library needs; each difference comes with its fix."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from outbox_core.errors import SchemaMismatch, SchemaMissing, SchemaTooNew, SchemaTooOld
-from outbox_core.schema.arguments import check_connection
-from outbox_core.schema.compare import compare_relation, compare_sequence
-from outbox_core.schema.mends import mend, table_definition
-from outbox_core.schema.migration import CURRENT_VERSION
-from outbox_core.schema.report import Difference, Kind, Report
+from outbox_core.schema_tools import Difference, Kind, Report
 from outbox_core.stores.postgres.catalog.expected import (
     AUDIT,
     LEADER,
@@ -30,16 +26,20 @@ from outbox_core.stores.postgres.catalog.read import (
     read_version,
     relation_exists,
 )
+from outbox_core.stores.postgres.schema.arguments import check_connection
+from outbox_core.stores.postgres.schema.compare import compare_relation, compare_sequence
+from outbox_core.stores.postgres.schema.fixes import fix, table_definition
+from outbox_core.stores.postgres.schema.migration import CURRENT_VERSION
 from outbox_core.table import TableName
 
 if TYPE_CHECKING:
     from outbox_core.stores.postgres.catalog.read import Connection, Relation
 
 _MAY_CHANGE: Final[frozenset[Kind]] = frozenset({"check", "index", "parameter"})
-"""What the next schema version may have in another form while this library still works on it."""
+"""Kinds of objects that the next schema version may have in another form while this library still works on it."""
 
 _NAMED_WITHIN: Final[frozenset[Kind]] = frozenset({"column", "parameter", "rule", "trigger"})
-"""What has a name of its own only within its table."""
+"""Kinds of objects whose name is unique only within their table."""
 
 
 async def verify(connection: Connection, table: str | TableName) -> Report:
@@ -50,8 +50,8 @@ async def verify(connection: Connection, table: str | TableName) -> Report:
     foreign keys and AFTER triggers of the user's own are tolerated. On a schema one version ahead, checks, indexes and
     parameters that differ are warnings.
 
-    Raises `SchemaMissing` when there is no such table, and `SchemaMismatch` without a difference when it is somebody
-    else's: nothing would make an outbox of it.
+    Raises `SchemaMissing` when there is no such table, and `SchemaMismatch` without a difference when it is no
+    outbox at all: nothing would make one of it.
     """
     name = TableName.parse(table)
     check_connection(name, connection)
@@ -92,7 +92,7 @@ async def require(connection: Connection, table: str | TableName) -> int:
     """Make sure, with two cheap reads, that this library works on a table's schema; returns the recorded version.
 
     It works on the current version and the next, so that the schema is upgraded before the code. Raises
-    `SchemaMissing`, `SchemaTooOld` or `SchemaTooNew`, and `SchemaMismatch` for a table of somebody else's or one whose
+    `SchemaMissing`, `SchemaTooOld` or `SchemaTooNew`, and `SchemaMismatch` for a table that is no outbox or one whose
     version is not on record. To a role that may not read the version, any outbox counts as current.
     """
     name = TableName.parse(table)
@@ -114,7 +114,7 @@ async def require(connection: Connection, table: str | TableName) -> int:
 
 async def require_leader(connection: Connection, table: str | TableName, *, row: bool) -> None:
     """Make sure that the leader table is there, which every claim names, and with ``row`` the table's row in it,
-    without which nobody can lead. Raises `SchemaMismatch` with the statements that mend it.
+    without which no relay can lead. Raises `SchemaMismatch` with the statements that fix it.
 
     To a role that may not read the leader table, the row counts as there.
     """
@@ -129,7 +129,7 @@ async def require_leader(connection: Connection, table: str | TableName, *, row:
 
 
 def _is_foreign(relation: Relation) -> bool:
-    """Whether most of what makes an outbox is not there at all."""
+    """True when most of the columns of an outbox are missing."""
     missing = OUTBOX.columns.keys() - relation.columns.keys()
     return len(missing) > len(OUTBOX.columns) / 2
 
@@ -142,7 +142,7 @@ async def _shared(connection: Connection, table: TableName, expected: Shape) -> 
             for each in compare_relation(table, expected, found)
         ]
     definition = table_definition(expected, table)
-    statement = mend("create_table", table, definition=definition)
+    statement = fix("create_table", table, definition=definition)
     return [Difference("table", str(table), "a table kept beside the outbox", "missing", statement)]
 
 
@@ -153,7 +153,7 @@ async def _leader_row(connection: Connection, table: TableName) -> list[Differen
     wanted = f"a row for {table.name} in {LEADER_TABLE}"
     if found is None:
         return [_unreadable(wanted, TableName(table.schema, LEADER_TABLE))]
-    return [Difference("leader", table.name, wanted, "none", mend("insert_leader", table))]
+    return [Difference("leader", table.name, wanted, "none", fix("insert_leader", table))]
 
 
 def _version(table: TableName, recorded: int | None) -> list[Difference]:
@@ -161,7 +161,7 @@ def _version(table: TableName, recorded: int | None) -> list[Difference]:
     if recorded is None:
         return [_unreadable(wanted, TableName(table.schema, VERSION_TABLE))]
     if recorded == 0:
-        statement = mend("record_version", table, definition=str(CURRENT_VERSION))
+        statement = fix("record_version", table, definition=str(CURRENT_VERSION))
         return [Difference("version", str(table), wanted, "no version recorded", statement)]
     if recorded < CURRENT_VERSION:
         advice = (

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID, uuid4
 
+from outbox_core.admin_store import Attribution, HasAdminStore
 from outbox_core.cleaner import Cleaner, CleanerSettings, Pass
 from outbox_core.dead_letters import Action, DeadLetters, Filter, GroupBy
 from outbox_core.message import Message
@@ -16,7 +17,6 @@ from outbox_core.store import Election, Failure, LeasedRow, Store
 from outbox_core.testing.contracts.driving import expect
 from outbox_core.testing.contracts.storing.claims import TOPIC
 from outbox_core.testing.contracts.storing.scene import Scene, at_work, equal, failure, ids, key_id, leases
-from outbox_core.upkeep import Kept, Order
 
 if TYPE_CHECKING:
     from outbox_core.testing.contracts.storing.database import Database
@@ -28,12 +28,14 @@ _AT_ONCE: Final = CleanerSettings(retention=1e-6, dead_retention=1e-6)
 
 
 class Yard(Scene):
-    """A scene, and those who look after its messages."""
+    """A scene whose store has an admin store."""
 
-    def __init__(self, database: Database, store: Store, election: Election, term: int, kept: Kept) -> None:
+    def __init__(
+        self, database: Database, store: Store, election: Election, term: int, administered: HasAdminStore
+    ) -> None:
         super().__init__(database, store, election, term)
-        self.kept = kept
-        self.letters = DeadLetters(kept, database.table)
+        self.administered = administered
+        self.letters = DeadLetters(administered, database.table)
 
     async def dead(self, *messages: Message, error: str = "PROVIDER.TEST refused") -> list[UUID]:
         """Write messages and have them die, in the order given."""
@@ -65,11 +67,11 @@ class Yard(Scene):
 async def _looked_after(database: Database) -> AsyncGenerator[Yard]:
     async with at_work(database) as scene:
         store = scene.store
-        expect(isinstance(store, Kept), f"{type(store).__name__} offers no upkeep")
-        yield Yard(database, store, scene.election, scene.term, cast("Kept", store))
+        expect(isinstance(store, HasAdminStore), f"{type(store).__name__} offers no admin store")
+        yield Yard(database, store, scene.election, scene.term, cast("HasAdminStore", store))
 
 
-class UpkeepContract:
+class AdminStoreContract:
     """Everything `DeadLetters` and `Cleaner` rely on."""
 
     async def test_filters_mean_what_they_say(self, database: Database) -> None:
@@ -129,7 +131,7 @@ class UpkeepContract:
             whole = await yard.letters.show(event_id, payload=True)
             if shown is None or whole is None:
                 raise AssertionError("the dead letter is not shown")
-            equal((shown.payload, shown.headers), (None, None), "content that nobody asked for")
+            equal((shown.payload, shown.headers), (None, None), "content that was not asked for")
             equal((whole.payload, dict(whole.headers or {})), (b"1", {"h": "v"}), "content")
             equal(await yard.letters.show(uuid4()), None, "a message that is not there")
 
@@ -201,7 +203,9 @@ class UpkeepContract:
         async with _looked_after(database) as yard:
             await yard.dead(Message(TOPIC, 1))
             plan = await yard.letters.plan(Filter(everything=True))
-            await yard.kept.upkeep.begin(plan, Order(plan.id, "ada", "first try"), "discard", None)
+            await yard.administered.admin_store.begin(
+                plan, Attribution(plan.id, "ada", "first try"), "discard", None
+            )
             await yard.letters.resume(plan.id, actor="bob", reason="the host died")
             found = [(each.actor, each.reason, each.changed) for each in await yard.letters.history()]
             equal(found, [("bob", "the host died", 0), ("ada", "first try", 1)], "the audit")
@@ -256,8 +260,8 @@ class UpkeepContract:
             (dead,) = await yard.dead(Message(TOPIC, 3, key="other"))
             waiting = Message(TOPIC, 4, key="k")
             await yard.write(waiting)
-            equal(await Cleaner(yard.kept, yard.table).clean(), Pass(), "cleaned of what is recent")
-            equal(await Cleaner(yard.kept, yard.table, _AT_ONCE).clean(), Pass(1, 1), "cleaned")
+            equal(await Cleaner(yard.administered, yard.table).clean(), Pass(), "cleaned of what is recent")
+            equal(await Cleaner(yard.administered, yard.table, _AT_ONCE).clean(), Pass(1, 1), "cleaned")
             states = await yard.states([blocking, *done, dead, waiting.event_id])
             equal(states, [State.DEAD, None, None, State.PENDING], "states")
 
@@ -266,9 +270,9 @@ class UpkeepContract:
             await yard.dead(Message(TOPIC, 1, key="k"), Message(TOPIC, 2, key="other"))
             await yard.published(Message(TOPIC, 3), Message(TOPIC, 4), Message(TOPIC, 5))
             await yard.write(Message(TOPIC, 6, key="k"))
-            recent = await Cleaner(yard.kept, yard.table).preview()
+            recent = await Cleaner(yard.administered, yard.table).preview()
             equal((recent.published.value, recent.dead.value, recent.oldest), (0, 0, None), "recent ones")
-            cleaner = Cleaner(yard.kept, yard.table, _AT_ONCE)
+            cleaner = Cleaner(yard.administered, yard.table, _AT_ONCE)
             found = await cleaner.preview(limit=2)
             equal((str(found.published), str(found.dead)), ("at least 2", "1"), "what would be deleted")
             expect(found.oldest is not None, "the oldest has no moment")

@@ -1,19 +1,19 @@
-"""Vacuum and bloat: a queue table lives on being vacuumed."""
+"""Checks vacuum and bloat: a queue table depends on being vacuumed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from outbox_core.doctor.finding import Finding, Severity
+from outbox_core.finding import Finding, Severity
 from outbox_core.stores.postgres.sql import render
 
 if TYPE_CHECKING:
-    from outbox_core.doctor.case import TableCase
-    from outbox_core.doctor.server import Server
+    from outbox_core.stores.postgres.doctor.case import TableCase
+    from outbox_core.stores.postgres.doctor.server import Server
 
 
 async def check_autovacuum(case: TableCase, server: Server | None) -> list[Finding]:
-    """Whether autovacuum comes to this table at all, and whether it can keep up with freezing."""
+    """Check that autovacuum covers this table and keeps up with freezing."""
     table = case.table
     row = await case.connection.fetchrow(render("doctor/vacuum.sql", table))
     if row is None:
@@ -33,7 +33,7 @@ async def check_autovacuum(case: TableCase, server: Server | None) -> list[Findi
                 f"ALTER TABLE {table.quoted} RESET (autovacuum_enabled)",
             )
         )
-    if row["frozen_age"] > case.limits.wraparound:
+    if row["frozen_age"] > case.options.limits.wraparound:
         findings.append(
             Finding(
                 "autovacuum",
@@ -48,8 +48,8 @@ async def check_autovacuum(case: TableCase, server: Server | None) -> list[Findi
 
 
 async def check_bloat(case: TableCase) -> list[Finding]:
-    """Remains of rows in the table, and indexes much larger than what is in them."""
-    table, limits = case.table, case.limits
+    """Check for dead row versions, and for indexes much larger than their content."""
+    table, limits = case.table, case.options.limits
     row = await case.connection.fetchrow(render("doctor/vacuum.sql", table))
     findings: list[Finding] = []
     if row is not None and row["dead"] > max(limits.dead_rows, row["live"]):
@@ -74,7 +74,7 @@ async def check_bloat(case: TableCase) -> list[Finding]:
                     f"the index {index['name']} has {_megabytes(index['bytes'])} for what needs about"
                     f" {_megabytes(index['needed'])}",
                     "It takes disk and memory that nothing uses.",
-                    (index["mend"],),
+                    (index["fix"],),
                     table,
                 )
             )

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from outbox_core.stores.postgres.upkeep import PostgresUpkeep
+from outbox_core.stores.postgres.admin_store import PostgresAdminStore
 from tests.integration.roles.borrowing import borrowed
 from tests.integration.roles.cast import Cast
 from tests.integration.yard import Yard
@@ -41,7 +41,7 @@ globals().update(CLEANING | OPERATING)
 @pytest_asyncio.fixture
 async def yard(cast: Cast, request: pytest.FixtureRequest) -> AsyncIterator[Yard]:
     part = "relay" if request.function in CLEANING.values() else "operator"
-    async with cast.session("admin") as admin, PostgresUpkeep.connect(cast.dsn(part)) as upkeep:
-        made = Yard(cast.dsn(part), admin, upkeep)
+    async with cast.session("admin") as admin, PostgresAdminStore.connect(cast.dsn(part)) as admin_store:
+        made = Yard(cast.dsn(part), admin, admin_store)
         made.relays = cast.dsn("relay")
         yield made

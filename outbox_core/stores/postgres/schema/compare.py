@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from outbox_core.schema.hazards import find_hazards
-from outbox_core.schema.mends import column_definition, default_expression, mend, quote
-from outbox_core.schema.report import Difference, Kind
+from outbox_core.schema_tools import Difference, Kind
 from outbox_core.stores.postgres.catalog.expected import CLAIM_COLUMNS, SEQUENCE_COLUMN, SEQUENCE_SUFFIX
+from outbox_core.stores.postgres.schema.fixes import column_definition, default_expression, fix, quote
+from outbox_core.stores.postgres.schema.hazards import find_hazards
 
 if TYPE_CHECKING:
     from outbox_core.stores.postgres.catalog.expected import Column, Shape
@@ -20,7 +20,7 @@ _MAX_BIGINT: Final = 2**63 - 1
 
 
 def compare_relation(table: TableName, expected: Shape, found: Relation) -> Iterator[Difference]:
-    """Every difference of one relation, in an order in which their mends can be run."""
+    """Every difference of one relation, in an order in which their fixes can be run."""
     yield from _storage(table, found)
     yield from find_hazards(table, found)
     yield from _columns(table, expected, found)
@@ -30,7 +30,7 @@ def compare_relation(table: TableName, expected: Shape, found: Relation) -> Iter
 
 
 def compare_sequence(table: TableName, found: Sequence | None) -> tuple[list[Difference], list[Difference]]:
-    """Differences of the sequence itself, and of its bond to the column: the columns' mends go between the two."""
+    """Differences of the sequence itself, and of its bond to the column: the columns' fixes go between the two."""
     name = table.name + SEQUENCE_SUFFIX
     owner = f"{table}.{SEQUENCE_COLUMN}"
     if found is None:
@@ -41,7 +41,7 @@ def compare_sequence(table: TableName, found: Sequence | None) -> tuple[list[Dif
                     name,
                     "a bigint sequence",
                     "missing",
-                    mend("create_sequence", table, name=name),
+                    fix("create_sequence", table, name=name),
                 )
             ],
             [
@@ -50,7 +50,7 @@ def compare_sequence(table: TableName, found: Sequence | None) -> tuple[list[Dif
                     name,
                     f"owned by {owner}",
                     "missing",
-                    mend("continue_sequence", table, name=name),
+                    fix("continue_sequence", table, name=name),
                 )
             ],
         )
@@ -63,7 +63,7 @@ def compare_sequence(table: TableName, found: Sequence | None) -> tuple[list[Dif
             f"{', cycling' if found.cycle else ''}"
         )
         expected = f"bigint, increment 1, cache 1, maximum {_MAX_BIGINT}"
-        itself.append(Difference("sequence", name, expected, shown, mend("alter_sequence", table, name=name)))
+        itself.append(Difference("sequence", name, expected, shown, fix("alter_sequence", table, name=name)))
     if found.persistence != "p":
         itself.append(
             Difference(
@@ -71,14 +71,14 @@ def compare_sequence(table: TableName, found: Sequence | None) -> tuple[list[Dif
                 name,
                 "a logged sequence",
                 "an unlogged sequence: a crash of the server sets it back to its start",
-                mend("set_sequence_logged", table, name=name),
+                fix("set_sequence_logged", table, name=name),
             )
         )
     bond: list[Difference] = []
     if found.owner != owner:
         shown = f"owned by {found.owner}" if found.owner else "owned by nothing"
         bond.append(
-            Difference("sequence", name, f"owned by {owner}", shown, mend("own_sequence", table, name=name))
+            Difference("sequence", name, f"owned by {owner}", shown, fix("own_sequence", table, name=name))
         )
     return itself, bond
 
@@ -105,7 +105,7 @@ def _storage(table: TableName, found: Relation) -> Iterator[Difference]:
             str(table),
             "a logged table",
             "an unlogged table: a crash of the server empties it",
-            mend("set_logged", table),
+            fix("set_logged", table),
         )
 
 
@@ -119,7 +119,7 @@ def _columns(table: TableName, expected: Shape, found: Relation) -> Iterator[Dif
                 name,
                 definition,
                 "missing",
-                mend("add_column", table, name=name, definition=definition),
+                fix("add_column", table, name=name, definition=definition),
             )
         else:
             yield from _column(table, name, column, actual)
@@ -130,7 +130,7 @@ def _columns(table: TableName, expected: Shape, found: Relation) -> Iterator[Dif
                 name,
                 "nullable or with a default, being none of the library's columns",
                 f"{actual.type} NOT NULL without a default: every enqueue fails",
-                mend("drop_not_null", table, name=name),
+                fix("drop_not_null", table, name=name),
             )
 
 
@@ -141,12 +141,12 @@ def _column(table: TableName, name: str, expected: Column, found: Column) -> Ite
             name,
             f"type {expected.type}",
             f"type {found.type}",
-            mend("set_type", table, name=name, definition=expected.type),
+            fix("set_type", table, name=name, definition=expected.type),
         )
     if found.default != expected.default:
         statement = "drop_identity" if found.default == "identity" else "drop_default"
-        first = mend(statement, table, name=name) + "\n" if found.default is not None else ""
-        then = mend("set_default", table, name=name, definition=default_expression(expected, table))
+        first = fix(statement, table, name=name) + "\n" if found.default is not None else ""
+        then = fix("set_default", table, name=name, definition=default_expression(expected, table))
         yield Difference(
             "column",
             name,
@@ -160,7 +160,7 @@ def _column(table: TableName, name: str, expected: Column, found: Column) -> Ite
             name,
             "NULL" if expected.nullable else "NOT NULL",
             "NULL" if found.nullable else "NOT NULL",
-            mend("drop_not_null" if expected.nullable else "set_not_null", table, name=name),
+            fix("drop_not_null" if expected.nullable else "set_not_null", table, name=name),
         )
 
 
@@ -175,7 +175,7 @@ def _constraints(table: TableName, expected: Shape, found: Relation) -> Iterator
                 other,
                 "no constraint but the library's",
                 f"{extra.definition}: it may refuse messages or their state changes",
-                mend("drop_constraint", table, name=other),
+                fix("drop_constraint", table, name=other),
                 "warning",
             )
     for name, definition in names.items():
@@ -183,16 +183,16 @@ def _constraints(table: TableName, expected: Shape, found: Relation) -> Iterator
         actual = found.constraints.get(name)
         if actual is None and name in renamed:
             shown = f"the same under the name {renamed[name]}"
-            statement = mend("rename_constraint", table, name=renamed[name], definition=quote(name))
+            statement = fix("rename_constraint", table, name=renamed[name], definition=quote(name))
         elif actual is None:
             shown = "missing"
-            statement = mend("add_constraint", table, name=name, definition=definition)
+            statement = fix("add_constraint", table, name=name, definition=definition)
         elif actual.definition == definition:
             continue
         else:
             shown = actual.definition
             unchecked = actual.definition == definition + _NOT_VALID
-            statement = mend(
+            statement = fix(
                 "validate_constraint" if unchecked else "replace_constraint",
                 table,
                 name=name,
@@ -210,15 +210,15 @@ def _indexes(table: TableName, expected: Shape, found: Relation) -> Iterator[Dif
         actual = found.indexes.get(name)
         if actual is None and definition in others:
             shown = f"the same under the name {others[definition]}"
-            statement = mend("rename_index", table, name=others[definition], definition=quote(name))
+            statement = fix("rename_index", table, name=others[definition], definition=quote(name))
         elif actual is None:
             shown = "missing"
-            statement = mend("create_index", table, name=name, definition=definition)
+            statement = fix("create_index", table, name=name, definition=definition)
         elif actual.definition == definition and actual.valid:
             continue
         else:
             shown = actual.definition if actual.valid else "an invalid index, left by a build that failed"
-            statement = mend("replace_index", table, name=name, definition=definition)
+            statement = fix("replace_index", table, name=name, definition=definition)
         yield Difference("index", name, definition, shown, statement)
     for name, actual in found.indexes.items():
         if name in names or actual.constraint:
@@ -234,14 +234,14 @@ def _indexes(table: TableName, expected: Shape, found: Relation) -> Iterator[Dif
             shown = f"{actual.definition}: it may refuse messages"
         else:
             continue
-        yield Difference("index", name, wanted, shown, mend("drop_index", table, name=name), "warning")
+        yield Difference("index", name, wanted, shown, fix("drop_index", table, name=name), "warning")
 
 
 def _parameters(table: TableName, expected: Shape, found: Relation) -> Iterator[Difference]:
     for name, value in expected.parameters.items():
         actual = found.parameters.get(name)
         if actual is None or float(actual) != float(value):
-            statement = mend("set_parameter", table, name=name, definition=value)
+            statement = fix("set_parameter", table, name=name, definition=value)
             yield Difference("parameter", name, value, actual or "not set", statement)
     switch = "autovacuum_enabled"
     # PostgreSQL takes any unambiguous beginning of these words.
@@ -251,5 +251,5 @@ def _parameters(table: TableName, expected: Shape, found: Relation) -> Iterator[
             switch,
             "on",
             f"{found.parameters[switch]}: dead rows pile up and claims slow down",
-            mend("reset_parameter", table, name=switch),
+            fix("reset_parameter", table, name=switch),
         )

@@ -1,16 +1,16 @@
-"""Leadership: somebody must lead, and say so."""
+"""Checks that a relay leads the table and sends its heartbeat."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from outbox_core.config import format_duration
-from outbox_core.doctor.finding import Finding, Severity
+from outbox_core.durations import format_duration
+from outbox_core.finding import Finding, Severity
 from outbox_core.stores.postgres.advisory import lock_key
 from outbox_core.stores.postgres.sql import render
 
 if TYPE_CHECKING:
-    from outbox_core.doctor.case import TableCase
+    from outbox_core.stores.postgres.doctor.case import TableCase
 
 _MANY: Final = 10_000
 _PATIENCE: Final = 30.0
@@ -18,8 +18,8 @@ _PATIENCE: Final = 30.0
 
 
 async def check_leader(case: TableCase) -> list[Finding]:
-    """Whether a relay leads the table and is heard from."""
-    table, takeover = case.table, case.settings.relay.takeover
+    """Check that a relay leads the table and that its heartbeat is recent."""
+    table, takeover = case.table, case.options.takeover
     row = await case.connection.fetchrow(
         render("doctor/leader.sql", table), lock_key(f"outbox:{table}"), _PATIENCE
     )
@@ -38,7 +38,7 @@ async def check_leader(case: TableCase) -> list[Finding]:
     lying = f"; {due} messages have been due for more than {format_duration(_PATIENCE)}" if row["due"] else ""
     severity = Severity.ERROR if row["due"] else Severity.WARNING
     if row["holder"] is None or row["heartbeat_age"] is None:
-        if not case.settings.relay.single_active:
+        if not case.options.elections:
             return [Finding("leader", Severity.NOTE, "relays share the table and nobody leads", table=table)]
         return [
             Finding(

@@ -1,18 +1,18 @@
-"""The table as it must be, and what this role may do with it."""
+"""Checks the table's schema, and what this role may do with it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from outbox_core.doctor.finding import Finding, Severity
 from outbox_core.errors import SchemaError, SchemaMissing, SchemaTooNew, SchemaTooOld
-from outbox_core.schema import roles, verify
-from outbox_core.schema.verification import require
+from outbox_core.finding import Finding, Severity
+from outbox_core.store_checks import Unusable
+from outbox_core.stores.postgres.schema import require, roles, verify
 from outbox_core.stores.postgres.sql import render
 
 if TYPE_CHECKING:
-    from outbox_core.doctor.case import TableCase
-    from outbox_core.schema import Difference
+    from outbox_core.schema_tools import Difference
+    from outbox_core.stores.postgres.doctor.case import TableCase
 
 _WHY: Final = {
     "index": "Without it claims, order per key, the cleaner or dead letters read the whole table.",
@@ -26,8 +26,9 @@ _WHY_OTHERWISE: Final = (
 )
 
 
-async def check_schema(case: TableCase) -> tuple[bool, list[Finding]]:
-    """Version, columns, checks, parameters, and the indexes, missing or invalid; first whether it can be used."""
+async def check_schema(case: TableCase) -> list[Finding]:
+    """Check version, columns, checks, parameters, and the indexes, missing or invalid. Raises `Unusable` for a table
+    this library cannot work on."""
     table = case.table
     try:
         await require(case.connection, table)
@@ -35,18 +36,18 @@ async def check_schema(case: TableCase) -> tuple[bool, list[Finding]]:
     except SchemaError as error:
         title = str(error).removeprefix(f"{table}: ")
         why = "Nothing works on it as it is."
-        return False, [Finding("schema", Severity.ERROR, title, why, _mend(error, case), table)]
+        raise Unusable([Finding("schema", Severity.ERROR, title, why, _fix(error, case), table)]) from error
     found = [_finding(difference, case) for difference in report.differences]
     seen = {finding.check for finding in found}
     if "schema" not in seen:
         found.append(Finding("schema", Severity.OK, f"as expected, version {report.version}", table=table))
     if "indexes" not in seen:
         found.append(Finding("indexes", Severity.OK, "all there and valid", table=table))
-    return True, found
+    return found
 
 
 async def check_privileges(case: TableCase) -> list[Finding]:
-    """Which parts of the work this role may do."""
+    """Check which parts of the work this role may do."""
     table = case.table
     row = await case.connection.fetchrow(render("doctor/privileges.sql", table))
     role: str = await case.connection.fetchval("SELECT current_user")
@@ -79,7 +80,7 @@ def _finding(difference: Difference, case: TableCase) -> Finding:
     )
 
 
-def _mend(error: SchemaError, case: TableCase) -> tuple[str, ...]:
+def _fix(error: SchemaError, case: TableCase) -> tuple[str, ...]:
     match error:
         case SchemaMissing():
             return (f"outbox schema create --table {case.table}",)

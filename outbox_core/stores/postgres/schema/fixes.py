@@ -1,4 +1,4 @@
-"""The statements that mend a difference, from ``ddl/mends.sql``."""
+"""The statements that fix a difference, from ``ddl/fixes.sql``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _NAMED: Final = re.compile(r"^-- name: (\w+)\n(.+?)\n*(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
 
 
-def mend(statement: str, table: TableName, *, name: str = "", definition: str = "") -> str:
+def fix(statement: str, table: TableName, *, name: str = "", definition: str = "") -> str:
     """The named statement for one object of a table. ``name`` is quoted here; ``definition`` is put in as it is."""
     return _statements()[statement].format(
         table=table.quoted,
@@ -31,18 +31,18 @@ def quote(identifier: str) -> str:
 
 
 def column_definition(column: Column, table: TableName) -> str:
-    """What follows a column's name in CREATE TABLE and ADD COLUMN."""
+    """Return the text after a column's name in CREATE TABLE and ADD COLUMN."""
     default = f" DEFAULT {default_expression(column, table)}" if column.default is not None else ""
     return f"{column.type}{'' if column.nullable else ' NOT NULL'}{default}"
 
 
 def default_expression(column: Column, table: TableName) -> str:
-    """A column's default with the table's own sequence in the place kept for it."""
+    """Return a column's default with the name of the table's own sequence put in."""
     return (column.default or "").replace("<sequence>", f'"{table.schema}"."{table.name}_sequence_seq"')
 
 
 def table_definition(shape: Shape, table: TableName) -> str:
-    """What follows a table's name in CREATE TABLE."""
+    """Return the text after a table's name in CREATE TABLE."""
     columns = [f"{quote(name)} {column_definition(column, table)}" for name, column in shape.columns.items()]
     constraints = [
         f"CONSTRAINT {quote(table.name + suffix)} {definition}"
@@ -54,5 +54,5 @@ def table_definition(shape: Shape, table: TableName) -> str:
 
 @cache
 def _statements() -> dict[str, str]:
-    text = files("outbox_core.stores.postgres").joinpath("ddl/mends.sql").read_text(encoding="utf-8")
+    text = files("outbox_core.stores.postgres").joinpath("ddl/fixes.sql").read_text(encoding="utf-8")
     return dict(_NAMED.findall(text))

@@ -19,7 +19,7 @@ _LONGEST: Final = 3660 * 86400
 _MOST_CHARACTERS: Final = 100
 
 ACCEPTED: Final = "a duration such as 200ms, 1s, 1m, 1h30m or 168h"
-"""What `parse_duration` reads, in words."""
+"""The texts that `parse_duration` reads, in words."""
 
 
 def parse_duration(text: str) -> float:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from outbox_core.errors import SchemaError
-from outbox_core.schema.arguments import check_seconds
 from outbox_core.stores.postgres.advisory import lock_key
+from outbox_core.stores.postgres.schema.arguments import check_seconds
 from outbox_core.stores.postgres.sql import render
 from outbox_core.table import TableName
 

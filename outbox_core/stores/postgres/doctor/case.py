@@ -1,4 +1,4 @@
-"""What is being examined, as every check gets it."""
+"""The session and the settings that every check gets."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-    from outbox_core.config import Settings
-    from outbox_core.doctor.limits import Limits
+    from outbox_core.store_checks import CheckOptions
     from outbox_core.table import TableName
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An open session, the settings, and what counts as normal."""
+    """An open session, and the settings a check depends on, among them what counts as normal."""
 
     connection: Connection
-    settings: Settings
-    limits: Limits
+    options: CheckOptions
 
 
 @dataclass(frozen=True, slots=True)

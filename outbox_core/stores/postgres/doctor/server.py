@@ -1,4 +1,4 @@
-"""The server and the way to it: version, role in replication, encryption, connections, poolers, clocks."""
+"""Checks the server and the way to it: version, role in replication, encryption, connections, poolers, clocks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from outbox_core.doctor.finding import Finding, Severity
+from outbox_core.finding import Finding, Severity
 
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-    from outbox_core.doctor.limits import Limits
+    from outbox_core.finding import Limits
 
 _OLDEST: Final = 140000
 _NEWEST_TESTED: Final = 18
@@ -23,7 +23,7 @@ _NEWEST_TESTED: Final = 18
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What the server said of itself. ``offset`` is this host's clock minus the server's, give or take ``doubt`` s."""
+    """The facts about a server. ``offset`` is this host's clock minus the server's, give or take ``doubt`` s."""
 
     facts: Mapping[str, Any]
     offset: float
@@ -32,7 +32,7 @@ class Server:
 
 
 async def look_at_server(connection: Connection) -> Server:
-    """Ask twice, and take the clock from the quicker answer."""
+    """Ask the server twice, and take the clock from the quicker answer."""
     text = files("outbox_core.stores.postgres").joinpath("doctor/server.sql").read_text(encoding="utf-8")
     best: Server | None = None
     for _ in range(2):
@@ -76,7 +76,7 @@ def check_version(server: Server) -> list[Finding]:
 
 
 def check_connection(server: Server, limits: Limits) -> list[Finding]:
-    """Whether what is at the other end can be written to, and who else may read along."""
+    """Check that the server takes writes, that the connection is encrypted, and that connections are left."""
     facts = server.facts
     findings: list[Finding] = []
     if facts["standby"] or facts["read_only"]:
@@ -148,7 +148,7 @@ def check_clock(server: Server, limits: Limits) -> list[Finding]:
 
 
 def check_monitoring(server: Server) -> list[Finding]:
-    """Whether this role would see who stands in the way."""
+    """Check that this role would see the sessions of others."""
     if server.facts["sees_everybody"] or server.facts["superuser"]:
         return []
     return [
