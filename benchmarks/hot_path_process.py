@@ -75,7 +75,7 @@ class RecordedStore:
         await asyncio.sleep(0)
         found: list[tuple[Any, ...]] = []
         if self._returned:
-            held = set(claim.held)
+            held = set(claim.held_keys)
             found = self._again(lambda key_id: key_id not in held, claim.limit)
         fresh = self._records[self._next : self._next + claim.limit - len(found)]
         self._next += len(fresh)
@@ -91,14 +91,14 @@ class RecordedStore:
         await asyncio.sleep(0)
         return set()
 
-    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
+    async def claim_keys(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
         found: list[tuple[Any, ...]] = []
         self._returned.sort(key=itemgetter(6))
         for wanted, most in keys.items():
             found += self._again({wanted}.__contains__, most)
         return leased(table, claim, found, looked=True)
 
-    async def undo(self, *_: object) -> int:
+    async def undo_claim(self, *_: object) -> int:
         return 0
 
     async def predecessors(self, *_: object, **__: bool) -> dict[KeyId, Predecessor]:
@@ -112,10 +112,10 @@ class RecordedStore:
         self._returned += [record for record in self._records if record[0] in released]
         return set()
 
-    async def resolved(self, *_: object) -> dict[UUID, Resolution]:
+    async def resolutions(self, *_: object) -> dict[UUID, Resolution]:
         return {}
 
-    async def locked(self, *_: object) -> set[UUID]:
+    async def locked_rows(self, *_: object) -> set[UUID]:
         return set()
 
     async def tick(self, *_: object) -> Tick:

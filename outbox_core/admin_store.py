@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from uuid import UUID
 
-from outbox_core.store import BEGINNING, Place
+from outbox_core.store import BEGINNING, Position
 
 if TYPE_CHECKING:
     from outbox_core.letters import AuditRecord, Filter, Group, GroupBy, LetterPlace, Plan
@@ -27,7 +27,7 @@ class CleaningBatch:
 
     older_than: float
     limit: int
-    since: Place = BEGINNING
+    since: Position = BEGINNING
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class CleanedBatch:
 
     busy: bool
     deleted: int
-    last: Place | None
+    last: Position | None
     complete: bool
 
 

@@ -21,18 +21,18 @@ KeyId: TypeAlias = tuple[UUID, str]
 Lease: TypeAlias = tuple[UUID, UUID]
 """The id of a row and the token under which it is leased."""
 
-Place: TypeAlias = tuple[datetime, int]
+Position: TypeAlias = tuple[datetime, int]
 """A place in the order of claims: ``(available_at, sequence)``."""
 
-BEGINNING: Final[Place] = (datetime(1, 1, 2, tzinfo=UTC), 0)
+BEGINNING: Final[Position] = (datetime(1, 1, 2, tzinfo=UTC), 0)
 """Before every row."""
 
 LAST_SEQUENCE: Final = 2**63 - 1
-END: Final[Place] = (datetime(9999, 12, 30, tzinfo=UTC), LAST_SEQUENCE)
+END: Final[Position] = (datetime(9999, 12, 30, tzinfo=UTC), LAST_SEQUENCE)
 """After every row that is due."""
 
 
-def place_of(due: float, sequence: int) -> Place:
+def position_of(due: float, sequence: int) -> Position:
     """The place of a row that is due so many seconds after 1970; true to the microsecond from 1700 to 2241."""
     return (datetime.fromtimestamp(due, UTC), sequence)
 
@@ -42,13 +42,13 @@ class Claim:
     """The terms of a claim.
 
     ``token`` is made before the claim and fences every later write of its rows. ``term`` is the leader's, or None where
-    nobody leads: a claim with a term that is over takes nothing. Rows of ``held`` keys and ``shut`` topics are passed
+    nobody leads: a claim with a term that is over takes nothing. Rows of ``held_keys`` keys and ``blocked_topics`` topics are passed
     over, as are places before ``since`` and after ``until``. ``limit`` bounds rows and ``max_bytes`` payloads as they
-    will be in memory; one row comes however large it is. A lease older than ``lock_ttl`` seconds is void. ``in_hand``
+    will be in memory; one row comes however large it is. A lease older than ``lock_ttl`` seconds is void. ``own_tokens``
     are the tokens of earlier claims of which the relay still has rows, whose order it knows but for those rows that it
-    is giving back, ``apart``. With ``dead_too`` a dead row comes before the others of its key, too. ``floors`` are
+    is giving back, ``unordered_ids``. With ``dead_hold_keys`` a dead row comes before the others of its key, too. ``floors`` are
     sequences up to which a key has no living row that could come before others but those in hand: whoever looks for
-    such begins after them. A ``blind`` one leases rows without reading their content, which comes back empty, and one
+    such begins after them. A ``without_content`` one leases rows without reading their content, which comes back empty, and one
     that does not ``look`` says nothing about what comes before its rows.
     """
 
@@ -57,15 +57,15 @@ class Claim:
     limit: int
     max_bytes: int
     lock_ttl: float
-    since: Place = BEGINNING
-    until: Place = END
-    held: Sequence[KeyId] = ()
-    shut: Sequence[str] = ()
-    in_hand: Sequence[UUID] = ()
-    apart: Sequence[UUID] = ()
-    dead_too: bool = False
+    since: Position = BEGINNING
+    until: Position = END
+    held_keys: Sequence[KeyId] = ()
+    blocked_topics: Sequence[str] = ()
+    own_tokens: Sequence[UUID] = ()
+    unordered_ids: Sequence[UUID] = ()
+    dead_hold_keys: bool = False
     floors: Mapping[KeyId, int] = field(default_factory=dict[KeyId, int])
-    blind: bool = False
+    without_content: bool = False
     look: bool = True
 
 
@@ -87,8 +87,8 @@ class LeasedRow:
         return (self.id, self.token)
 
     @property
-    def place(self) -> Place:
-        return place_of(self.due, self.message.meta.sequence)
+    def position(self) -> Position:
+        return position_of(self.due, self.message.meta.sequence)
 
 
 class RowFactory(Protocol[_Made]):
@@ -140,7 +140,7 @@ class Leased:
     count: int
     bytes: int
     """Of their payloads in memory."""
-    last: Place | None
+    last: Position | None
     """The last one's place."""
     recovered: bool
     """Whether the lease before ended without an outcome for any of them."""
@@ -165,7 +165,7 @@ class Leased:
         return cls(
             count=len(rows),
             bytes=sum(len(row.message.payload) for row in rows),
-            last=rows[-1].place if rows else None,
+            last=rows[-1].position if rows else None,
             recovered=any(row.recovered for row in rows),
             hidden=hidden,
             source=source,
@@ -246,14 +246,14 @@ class Store(Protocol):
         for in the very state of the table that they were taken from, unless the claim is not to ``look``."""
         ...
 
-    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
+    async def claim_keys(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
         """The same for the given keys, each key's lowest sequences first and at most so many of it. Looks in any
         case."""
         ...
 
-    async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
+    async def undo_claim(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
         """Release what a claim of unknown outcome may have leased, attempts refunded. If it was one of given keys,
-        those, as they were given to `follow`; the rows are looked for where the claim took them."""
+        those, as they were given to `claim_keys`; the rows are looked for where the claim took them."""
         ...
 
     async def predecessors(
@@ -264,12 +264,12 @@ class Store(Protocol):
         key could be followed for, and if they are due and free."""
         ...
 
-    async def read(self, table: TableName, row_id: UUID) -> None:
+    async def read_content(self, table: TableName, row_id: UUID) -> None:
         """Read the content of one row, as a claim would, and do nothing with it. Raises `ContentUnreadable` when that
         cannot be done."""
         ...
 
-    async def place_after(self, table: TableName, since: Place, rows: int) -> Place | None:
+    async def position_after(self, table: TableName, since: Position, rows: int) -> Position | None:
         """The place that is so many due rows on from another, whoever has them; None when there are not as many."""
         ...
 
@@ -286,11 +286,11 @@ class Store(Protocol):
         due as of now, so that other relays, which may have read past them, see them."""
         ...
 
-    async def resolved(self, table: TableName, ids: Collection[UUID]) -> dict[UUID, Resolution]:
+    async def resolutions(self, table: TableName, ids: Collection[UUID]) -> dict[UUID, Resolution]:
         """Those of the rows that are published or dead. Rows that are pending, leased or gone are not among them."""
         ...
 
-    async def locked(self, table: TableName, ids: Collection[UUID]) -> set[UUID]:
+    async def locked_rows(self, table: TableName, ids: Collection[UUID]) -> set[UUID]:
         """Those of the rows that somebody else keeps locked at this moment: to write them would have to wait."""
         ...
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from outbox_core.store import place_of
+from outbox_core.store import RowId, position_of
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from outbox_core.meta import DispatchedMessage
     from outbox_core.relay.ordering.keys import Key
-    from outbox_core.store import Claim, KeyId, Lease, Leased, Place, Predecessor
+    from outbox_core.store import Claim, KeyId, Lease, Leased, Position, Predecessor
 
 
 class Stage(IntEnum):
@@ -52,7 +52,7 @@ class Delivery:
 
     def __init__(
         self,
-        row_id: UUID,
+        row_id: RowId,
         token: UUID,
         message: DispatchedMessage,
         due: float,
@@ -77,8 +77,8 @@ class Delivery:
         return (self.id, self.token)
 
     @property
-    def place(self) -> Place:
-        return place_of(self.due, self.message.meta.sequence)
+    def position(self) -> Position:
+        return position_of(self.due, self.message.meta.sequence)
 
 
 class Batch:
@@ -112,7 +112,7 @@ class Batch:
         self.count = leased.count
         self.bytes = leased.bytes
         self.last = leased.last
-        self.hidden = leased.hidden
+        self.hidden = leased.predecessors or {}
         self._leased: Leased | None = leased
         self._deliveries: list[Delivery] = []
 
@@ -128,7 +128,7 @@ class Batch:
         """Keep one delivery, before which ``hidden`` comes; the others, which are the batch's no longer."""
         others = [delivery for delivery in self.deliveries() if delivery is not one]
         self._deliveries = [one]
-        self.count, self.bytes, self.last = 1, len(one.message.payload), one.place
+        self.count, self.bytes, self.last = 1, len(one.message.payload), one.position
         self.hidden = {**self.hidden, **hidden}
         self.full = False
         return others
@@ -146,8 +146,8 @@ class InFlight:
         self._rows_deferred = 0
         self._bytes_deferred = 0
         self._leases: dict[UUID, int] = {}
-        self._unordered: set[UUID] = set()
-        self._abandoned: dict[UUID, UUID] = {}
+        self._unordered: set[RowId] = set()
+        self._abandoned: dict[RowId, UUID] = {}
         self._max_bytes = max_bytes
         self._changed = anyio.Event()
 
@@ -213,7 +213,7 @@ class InFlight:
         """Claims that still have rows here."""
         return list(self._leases)
 
-    def unordered_ids(self) -> list[UUID]:
+    def unordered_ids(self) -> list[RowId]:
         """Rows of these claims that are not in the order of their keys."""
         return [*self._unordered, *self._abandoned]
 

@@ -123,7 +123,7 @@ class TablePipeline:
                 self.in_flight.abandon(written.abandoned)
                 self._watermarks.lower(written.abandoned)
             if written.released:
-                self._scan.go_back_to(row.place for row in written.released if self._is_claimable(row))
+                self._scan.go_back_to(row.position for row in written.released if self._is_claimable(row))
             if written.rows:
                 self._keys.resolved(written.rows, clock.now())
                 self.wakeups.expect(self._keys.next_wake())
@@ -141,7 +141,7 @@ class TablePipeline:
 
     async def _run(self, claim: Callable[[], Awaitable[None]]) -> None:
         shutdown = self._shared.shutdown
-        if self._shared.store.pooled:
+        if self._shared.store.capabilities.pooled:
             self._shared.observers.notify(PoolerDetected(self.table))
         async with anyio.create_task_group() as loops:
             for loop in (self._admission.run, self._timeouts.run, self._follow_destinations, claim):

@@ -227,7 +227,7 @@ class Run:
             shutdown=self._shutdown,
         )
         self._pipelines = [TablePipeline(table, shared) for table in self._tables]
-        self._store.listen(self._hinted)
+        self._store.listen(self._tables, self._hinted)
 
     def _hinted(self, table: TableName | None) -> None:
         for pipeline in self._pipelines:
@@ -252,7 +252,7 @@ class Run:
         interval = self._settings.takeover / HEARTBEATS
         while True:
             try:
-                await self._store.attend()
+                await self._store.keep_listening()
             except StorageError as error:
                 self._observers.notify(Reconnecting(self._tables[0], str(error), interval))
             await anyio.sleep(interval)

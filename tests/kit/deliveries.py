@@ -24,7 +24,7 @@ from outbox_core.relay.shared import Observers, Shared
 from outbox_core.runtime.backoff import Backoff
 from outbox_core.runtime.mailbox import Mailbox
 from outbox_core.runtime.shutdown import Shutdown
-from outbox_core.store import BEGINNING, END, Claim, KeyId, Leased, LeasedRow, Place, Predecessor, Store
+from outbox_core.store import BEGINNING, END, Claim, KeyId, Leased, LeasedRow, Position, Predecessor, Store
 from outbox_core.stores.memory import MemoryStore
 from tests.kit.brokers import SilentBroker
 
@@ -85,8 +85,8 @@ def claim(
     limit: int = 10,
     max_bytes: int = 1_000_000,
     lock_ttl: float = 60.0,
-    since: Place = BEGINNING,
-    until: Place = END,
+    since: Position = BEGINNING,
+    until: Position = END,
     held_keys: Sequence[KeyId] = (),
     blocked_topics: Sequence[str] = (),
     own_tokens: Sequence[UUID] = (),
@@ -104,12 +104,12 @@ def claim(
         lock_ttl=lock_ttl,
         since=since,
         until=until,
-        held=held_keys,
-        shut=blocked_topics,
-        in_hand=own_tokens,
-        apart=unordered_ids,
-        dead_too=dead_hold_keys,
-        blind=without_content,
+        held_keys=held_keys,
+        blocked_topics=blocked_topics,
+        own_tokens=own_tokens,
+        unordered_ids=unordered_ids,
+        dead_hold_keys=dead_hold_keys,
+        without_content=without_content,
         look=find_predecessors,
     )
 

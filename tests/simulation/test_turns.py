@@ -67,9 +67,9 @@ class SlowUndo(SlowStore):
             raise StorageTimeout("not answered in time")
         return await super().claim(table, claim)
 
-    async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
+    async def undo_claim(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
         await self.spend(60.0)
-        return await super().undo(table, claim, keys)
+        return await super().undo_claim(table, claim, keys)
 
 
 def test_an_undo_that_times_out_keeps_no_other_waiting_and_ends_with_the_leases() -> None:

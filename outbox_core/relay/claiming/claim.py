@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +17,7 @@ from outbox_core.relay.completing.completer import report_lost
 from outbox_core.relay.in_flight import Batch, Delivery
 from outbox_core.relay.ordering.watermarks import KeyWatermarks, last_of_keys
 from outbox_core.runtime import clock
-from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, Predecessor, Span
+from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, KeyRequest, KeySpan, Predecessor
 
 if TYPE_CHECKING:
     from outbox_core.relay.claiming.scan import Scan
@@ -47,26 +46,26 @@ class ClaimExecutor:
         self.suspects_crash = False
         """The last claim brought a crash suspect: the next are of one row each, which goes alone."""
 
-    async def claim(self, claim: Claim, keys: Mapping[KeyId, int] | None = None) -> Batch:
+    async def claim(self, claim: Claim, keys: Sequence[KeyRequest] = ()) -> Batch:
         """Lease rows, of given keys if there are any. When it raises StorageError, or is cancelled, the claim is among
         the lost ones."""
-        keys = keys or {}
         # The store carries its calls through: here is where a stop is heard between two of them.
         await anyio.lowlevel.checkpoint_if_cancelled()
         started = clock.now()
         self._watermarks.sent()
         try:
             if keys:
-                leased = await self._store.follow(self._table, claim, keys)
+                leased = await self._store.claim_keys(self._table, claim, keys)
             else:
                 leased = await self._store.claim(self._table, claim)
             took = clock.now() - started
             # The store weighs rows as they are kept, which can be several times their size here.
             full = leased.count >= claim.limit or leased.bytes * 4 >= claim.max_bytes
-            batch = Batch(claim, leased, keys, expires=started + self._settings.trusted, full=full)
-            if claim.blind:
+            requested = {request.key_id: request.rows for request in keys}
+            batch = Batch(claim, leased, requested, expires=started + self._settings.trusted, full=full)
+            if claim.without_content:
                 batch.unreadable = await self.unreadable.examine(batch)
-            await self._find_predecessors(batch, took)
+            await self._find_predecessors(batch, keys, took, found=leased.predecessors is not None)
             suspect = suspect_in(batch, self._settings.max_attempts) if leased.recovered else None
             others = [] if suspect is None else await self._single_out(batch, suspect)
         except BaseException as error:  # a cancellation, too, may have leased rows
@@ -75,8 +74,8 @@ class ClaimExecutor:
             self.lost_claims.add(claim, keys)
             # What was not answered in time may take as long again: others have their turn before.
             again = clock.now() + (_AFTER_TIMEOUT if isinstance(error, StorageTimeout) else 0.0)
-            for key_id in keys:
-                self._keys.retry(key_id, again)
+            for request in keys:
+                self._keys.retry(request.key_id, again)
             raise
         self.unreadable.claimed(claim, keys, leased)
         if leased.last is not None:
@@ -94,31 +93,35 @@ class ClaimExecutor:
         self.suspects_crash = suspect is not None
         return batch
 
-    async def _find_predecessors(self, batch: Batch, claim_seconds: float) -> None:
+    async def _find_predecessors(
+        self, batch: Batch, keys: Sequence[KeyRequest], claim_seconds: float, *, found: bool
+    ) -> None:
         """Find out, in a step of its own, what comes before the rows of a claim that did not find that itself, or first
         in given keys from which nothing came: the claim may have been a moment early."""
-        claim, keys = batch.claim, batch.keys
+        claim = batch.claim
+        if not found and claim.term is not None:
+            batch.hidden = await self._timed_predecessors(batch, keys, claim_seconds)
         if not keys:
-            if not claim.look and claim.term is not None:
-                batch.hidden = await self._timed_predecessors(claim, batch, claim_seconds)
             return
         came = {row.key_id for row in batch.deliveries()}
-        missing = [Span(key_id, LAST_SEQUENCE) for key_id in keys if key_id not in came]
+        missing = [KeySpan(key_id, after, LAST_SEQUENCE) for key_id, _, after in keys if key_id not in came]
         if missing:
-            first = await self._store.predecessors(self._table, claim, missing)
+            first = await self._store.predecessors(self._table, missing, claim.view)
             batch.hidden = {**batch.hidden, **first}
 
     async def _timed_predecessors(
-        self, claim: Claim, batch: Batch, claim_seconds: float
+        self, batch: Batch, keys: Sequence[KeyRequest], claim_seconds: float
     ) -> Mapping[KeyId, Predecessor]:
-        last = last_of_keys(batch.deliveries())
+        last, view = last_of_keys(batch.deliveries()), batch.claim.view
         if not last:
             return batch.hidden
-        looking = replace(claim, in_hand=(*claim.in_hand, claim.token), floors=self._watermarks.of(last))
-        spans = [Span(key_id, sequence) for key_id, sequence in last.items()]
+        if keys:
+            spans = [KeySpan(key_id, after, last[key_id]) for key_id, _, after in keys if key_id in last]
+            return await self._store.predecessors(self._table, spans, view)
+        spans = self._watermarks.spans(last)
         began = clock.now()
         try:
-            hidden = await self._store.predecessors(self._table, looking, spans)
+            hidden = await self._store.predecessors(self._table, spans, view)
         except StorageTimeout:
             self._watermarks.timed(claim_seconds, inf)
             raise
@@ -132,7 +135,7 @@ class ClaimExecutor:
         if others:
             leases = [row.lease for row in others]
             lost = await self._store.release(self._table, leases, restamp=not self._settings.single_active)
-            self._scan.go_back_to(row.place for row in others)
+            self._scan.go_back_to(row.position for row in others)
             report_lost(self._table, others, lost, "release", self._observers)
             if len(lost) < len(others):
                 reason = "a message that may crash its relay goes alone"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +15,7 @@ from outbox_core.relay.claiming.claim import ClaimExecutor
 from outbox_core.relay.claiming.limits import GROWTH, ClaimLimits
 from outbox_core.runtime import clock
 from outbox_core.runtime.pacing import AdaptiveLimit, Every, Paced
-from outbox_core.store import BEGINNING, END, LAST_SEQUENCE, Claim, KeyId, Place, Span
+from outbox_core.store import BEGINNING, END, Claim, Position
 
 if TYPE_CHECKING:
     from outbox_core.relay.claiming.lost_claims import LostClaims
@@ -205,9 +205,8 @@ class Claimer:
             return False
         began = clock.now()
         try:
-            watermarks = self._watermarks.for_requests(keys)
-            claim = self._claim(BEGINNING, limit=limits.rows.value, floors=watermarks)
-            batch = await self._executor.claim(claim, keys)
+            claim = self._claim(BEGINNING, limit=limits.rows.value)
+            batch = await self._executor.claim(claim, self._watermarks.requests(keys))
         except StorageError as error:
             limits.failed(error)
             raise
@@ -231,9 +230,7 @@ class Claimer:
         else:
             self._admission.put(batch)
 
-    def _claim(
-        self, since: Place, until: Place = END, limit: int = 1, floors: Mapping[KeyId, int] | None = None
-    ) -> Claim:
+    def _claim(self, since: Position, until: Position = END, limit: int = 1) -> Claim:
         settings = self._settings
         ordered = settings.single_active
         return Claim(
@@ -244,13 +241,12 @@ class Claimer:
             lock_ttl=settings.lock_ttl,
             since=since,
             until=until,
-            held=self._keys.held() if ordered else (),
-            shut=self._destinations.blocked_topics(self._passed_over),
-            in_hand=self._in_flight.tokens() if ordered else (),
-            apart=self._in_flight.unordered_ids() if ordered else (),
-            dead_too=settings.on_dead == "block",
-            floors=floors or {},
-            look=not self._watermarks.find_apart,
+            held_keys=self._keys.held() if ordered else (),
+            blocked_topics=self._destinations.blocked_topics(self._passed_over),
+            own_tokens=self._in_flight.tokens() if ordered else (),
+            unordered_ids=self._in_flight.unordered_ids() if ordered else (),
+            dead_hold_keys=settings.on_dead == "block",
+            find_predecessors=not self._watermarks.find_apart,
         )
 
     async def _check_database(self) -> None:
@@ -275,10 +271,9 @@ class Claimer:
         self._recheck_pace.postpone(now)
         keys = self._keys.waiting(now, self._recheck_limit.value)
         if keys:
-            spans = [Span(key_id, LAST_SEQUENCE) for key_id in keys]
-            claim = self._claim(BEGINNING, floors=self._watermarks.for_requests(keys))
+            spans, view = self._watermarks.spans_of_all(keys), self._claim(BEGINNING).view
             try:
-                found = await self._store.predecessors(self._table, claim, spans)
+                found = await self._store.predecessors(self._table, spans, view)
             except StorageTimeout:
                 self._recheck_limit.shrink()
                 raise

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from outbox_core.errors import ContentUnreadable, StorageError, StorageTimeout
 from outbox_core.runtime import clock
 from outbox_core.runtime.pacing import AdaptiveLimit
-from outbox_core.store import END, Place
+from outbox_core.store import END, Position
 
 if TYPE_CHECKING:
     from outbox_core.relay.in_flight import Batch
@@ -56,11 +56,11 @@ class ClaimLimits:
         """True when claims were broken off one after another, though each asked for less than the one before."""
         return self._timeouts >= _MOST_TIMEOUTS
 
-    async def end(self, store: Store, table: TableName, since: Place) -> Place:
+    async def end(self, store: Store, table: TableName, since: Position) -> Position:
         """How far a claim reads from a place: to the end, unless that was too far."""
         if not self._bounded:
             return END
-        end = await store.place_after(table, since, self._span.value)
+        end = await store.position_after(table, since, self._span.value)
         # Places before 1700 are not told apart.
         return END if end is None or end <= since else end
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +11,7 @@ from outbox_core.runtime import clock
 
 if TYPE_CHECKING:
     from outbox_core.relay.shared import Shared
-    from outbox_core.store import Claim, KeyId, Place
+    from outbox_core.store import Claim, KeyRequest, Position
     from outbox_core.table import TableName
 
 RETRY_SECONDS: Final = 15.0
@@ -21,7 +21,7 @@ RETRY_SECONDS: Final = 15.0
 @dataclass(slots=True)
 class _Lost:
     claim: Claim
-    keys: Mapping[KeyId, int]
+    keys: Sequence[KeyRequest]
     over: float
     """From then on the database is not at it any more, even if its client has gone."""
     void: float
@@ -38,19 +38,19 @@ class LostClaims:
         self._store = shared.store
         self._timeout = shared.settings.database_timeout
         self._lost: list[_Lost] = []
-        self._released: list[Place] = []
+        self._released: list[Position] = []
 
-    def add(self, claim: Claim, keys: Mapping[KeyId, int]) -> None:
+    def add(self, claim: Claim, keys: Sequence[KeyRequest]) -> None:
         """The claim, of these keys if there are any, may have leased rows."""
         over = clock.now() + self._timeout
         self._lost.append(_Lost(claim, keys, over, over + claim.lock_ttl))
 
-    async def undo(self, *, last_chance: bool = False) -> list[Place]:
+    async def undo(self, *, last_chance: bool = False) -> list[Position]:
         """Release what can be found; from where it has to be read again. With ``last_chance`` all are tried now."""
         for lost in [each for each in self._lost if last_chance or self._is_time(each)]:
             over = clock.now() >= lost.over
             try:
-                found = await self._store.undo(self._table, lost.claim, lost.keys)
+                found = await self._store.undo_claim(self._table, lost.claim, lost.keys)
             except StorageTimeout:
                 # It passes as much as the claim did, which may have been too much: others have their turn before it is
                 # tried again, and when the leases have ended it need not be.

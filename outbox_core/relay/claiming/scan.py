@@ -20,7 +20,7 @@ from outbox_core.errors import StorageError, StorageTimeout
 from outbox_core.relay.claiming.limits import ClaimLimits
 from outbox_core.runtime import clock
 from outbox_core.runtime.pacing import Paced
-from outbox_core.store import BEGINNING, Place, Tick
+from outbox_core.store import BEGINNING, Marker, Position, Tick
 
 if TYPE_CHECKING:
     from outbox_core.relay.in_flight import Batch
@@ -35,52 +35,54 @@ _SLICE_COST: Final = 4
 class ReadPosition:
     """The place from which the next claim reads on. Goes back whenever something may have appeared behind it."""
 
-    __slots__ = ("_base", "_first_seen", "_furthest", "_gone_back_to", "_last_tick", "place")
+    __slots__ = ("_base", "_first_seen", "_furthest", "_gone_back_to", "_last_tick", "position")
 
     def __init__(self) -> None:
-        self.place: Place = BEGINNING
-        self._base: Place = BEGINNING
-        self._furthest: Place = BEGINNING
+        self.position: Position = BEGINNING
+        self._base: Position = BEGINNING
+        self._furthest: Position = BEGINNING
         """Where claims that read on have come to; at first, where the first tick was."""
         self._last_tick: datetime | None = None
-        self._first_seen: dict[int, datetime] = {}
-        self._gone_back_to: Place | None = None
+        self._first_seen: dict[Marker, datetime] = {}
+        self._gone_back_to: Position | None = None
         """The first place to which the relay was sent back since the claim that is under way was sent."""
 
-    def sent(self) -> Place:
+    def sent(self) -> Position:
         """A claim is sent, which reads on from here."""
         self._gone_back_to = None
-        return self.place
+        return self.position
 
     def ticked(self, tick: Tick) -> None:
         """Take a tick of the database in. Between two ticks nothing is assumed."""
         previous = self._last_tick
         if previous is None or tick.now < previous:
             # The first tick, or a clock that was set back: nothing is known about what is running or stamped.
-            self._first_seen = dict.fromkeys(tick.running, BEGINNING[0])
+            self._first_seen = dict.fromkeys(tick.uncommitted, BEGINNING[0])
             self._last_tick = tick.now
             self._base = BEGINNING
             self._furthest = _before(tick.now)
             self.rewind()
             return
-        gone = [self._first_seen.pop(xid) for xid in self._first_seen.keys() - tick.running]
-        for xid in tick.running:
-            self._first_seen.setdefault(xid, previous)
+        gone = [self._first_seen.pop(marker) for marker in self._first_seen.keys() - tick.uncommitted]
+        for marker in tick.uncommitted:
+            self._first_seen.setdefault(marker, previous)
         self._last_tick = tick.now
         self._base = _before(previous)
         self.go_back_to((self._base, *map(_before, gone)))
 
-    def read(self, last: Place | None) -> None:
+    def read(self, last: Position | None) -> None:
         """A claim read on to ``last``, or, when it is None, found everything that is due."""
-        self.place = self._base if last is None else last
-        self._furthest = max(self._furthest, self.place)
+        self.position = self._base if last is None else last
+        self._furthest = max(self._furthest, self.position)
         if self._gone_back_to is not None:
-            self.place = min(self.place, self._gone_back_to)
+            self.position = min(self.position, self._gone_back_to)
 
-    def go_back_to(self, places: Iterable[Place]) -> None:
+    def go_back_to(self, places: Iterable[Position]) -> None:
         """Rows were released, or may have appeared, at these places."""
-        self.place = min((self.place, *places))
-        self._gone_back_to = self.place if self._gone_back_to is None else min(self._gone_back_to, self.place)
+        self.position = min((self.position, *places))
+        self._gone_back_to = (
+            self.position if self._gone_back_to is None else min(self._gone_back_to, self.position)
+        )
 
     def rewind(self) -> None:
         """Read from the very beginning next time."""
@@ -89,15 +91,15 @@ class ReadPosition:
     @property
     def is_behind(self) -> bool:
         """True when claims that read on have been further already."""
-        return self.place < self._new
+        return self.position < self._new
 
     def skip(self) -> None:
         """Read on from what is new, and leave the rest to rescans: what lies behind cannot be read in time. If that
         cannot be read, either, read on from what is newest."""
-        self.place = max(self.place, self._new if self.is_behind else self._base)
+        self.position = max(self.position, self._new if self.is_behind else self._base)
 
     @property
-    def _new(self) -> Place:
+    def _new(self) -> Position:
         """Where the new begins. What came while nothing could be read is new, too: it must not wait for a rescan of all
         that lies before."""
         return min(self._furthest, self._base)
@@ -110,7 +112,7 @@ class Rescan:
     def __init__(self, limits: ClaimLimits) -> None:
         self.limits = limits
         """How much a slice is."""
-        self.place: Place = BEGINNING
+        self.position: Position = BEGINNING
         """Where the next slice begins."""
         self.is_over = False
         """It has come to its end once."""
@@ -124,7 +126,7 @@ class Rescan:
 
     @property
     def is_under_way(self) -> bool:
-        return self.place != BEGINNING
+        return self.position != BEGINNING
 
     def begin_anew(self) -> None:
         """From the beginning. One that is under way goes on first: it would never come to its end where it is wanted
@@ -134,20 +136,20 @@ class Rescan:
         else:
             self._pace.reset()
 
-    def read(self, last: Place | None, position: Place, began: float, *, of_use: bool) -> bool:
+    def read(self, last: Position | None, position: Position, began: float, *, of_use: bool) -> bool:
         """A slice read on to ``last``, or to the end; true when the rescan is over, having come to ``position``. The
         next may come at once after one that was ``of_use``."""
         now = clock.now()
         if last is None or last >= position:
             self.is_over = True
-            self.place = BEGINNING
+            self.position = BEGINNING
             self._pace.ended(began, now)
             if self._wanted_again:
                 self._pace.reset()
             self._wanted_again = False
             return True
         # A row that fills a slice alone may go back, and must not fill the next.
-        self.place = (last[0], last[1] + 1)
+        self.position = (last[0], last[1] + 1)
         self._pace.at = now if of_use else now + _SLICE_COST * (now - began)
         return False
 
@@ -202,8 +204,8 @@ class Rescans:
 class Range:
     """The range of a claim: from ``since`` on, within ``limits``; a slice of a ``rescan``, or on from ``position``."""
 
-    since: Place
-    position: Place
+    since: Position
+    position: Position
     limits: ClaimLimits
     rescan: Rescan | None
     began: float
@@ -236,11 +238,11 @@ class Scan:
         if from_beginning:
             since = BEGINNING
         elif rescan is not None:
-            since = min(rescan.place, position)  # which may have gone back meanwhile
+            since = min(rescan.position, position)  # which may have gone back meanwhile
         limits = self.limits if rescan is None or since == position else rescan.limits
         return Range(since, position, limits, rescan, now)
 
-    def read(self, read: Range, last: Place | None, batch: Batch, *, of_use: bool) -> None:
+    def read(self, read: Range, last: Position | None, batch: Batch, *, of_use: bool) -> None:
         """A claim read on to ``last``, or, when it is None, found everything that is due."""
         rescan = read.rescan
         if rescan is None or rescan.read(last, read.position, read.began, of_use=of_use):
@@ -267,7 +269,7 @@ class Scan:
         """Take a tick of the database in."""
         self._position.ticked(tick)
 
-    def go_back_to(self, places: Iterable[Place]) -> None:
+    def go_back_to(self, places: Iterable[Position]) -> None:
         """Rows were released, or may have appeared, at these places."""
         self._position.go_back_to(places)
 
@@ -286,5 +288,5 @@ class Scan:
             self._rescans.search()
 
 
-def _before(moment: datetime) -> Place:
+def _before(moment: datetime) -> Position:
     return BEGINNING if moment <= BEGINNING[0] + SLACK else (moment - SLACK, 0)

@@ -13,9 +13,7 @@ from outbox_core.relay.in_flight import Delivery, Stage
 from outbox_core.runtime import clock
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
-    from outbox_core.store import Store
+    from outbox_core.store import RowId, Store
     from outbox_core.table import TableName
 
 LOCK_CHECK_SECONDS: Final = 1.0
@@ -118,8 +116,8 @@ class DeferredWrites:
         for row in batch.rows:
             row.stage = Stage.DEFERRED
 
-    async def _find_locked(self, batch: VerdictBatch) -> set[UUID] | None:
+    async def _find_locked(self, batch: VerdictBatch) -> set[RowId] | None:
         try:
-            return await self._store.locked(self._table, [row.id for row in batch.rows])
+            return await self._store.locked_rows(self._table, [row.id for row in batch.rows])
         except StorageError:
             return None  # it is the database that does not answer

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
-from uuid import UUID
+from typing import TYPE_CHECKING, TypeVar
 
 from outbox_core.relay.in_flight import Delivery
+
+if TYPE_CHECKING:
+    from outbox_core.store import RowId
 
 _T = TypeVar("_T")
 
@@ -59,7 +61,7 @@ class VerdictBatch:
     def __len__(self) -> int:
         return len(self.published) + len(self.failed) + len(self.released)
 
-    def take(self, ids: Collection[UUID]) -> VerdictBatch:
+    def take(self, ids: Collection[RowId]) -> VerdictBatch:
         """Remove the verdicts of these rows; a batch of them."""
         taken = VerdictBatch(reasons=set(self.reasons), unsure=self.unsure)
         self.published, taken.published = _parted(self.published, lambda row: row.id in ids)

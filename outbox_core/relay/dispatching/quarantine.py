@@ -9,6 +9,7 @@ from uuid import UUID
 
 if TYPE_CHECKING:
     from outbox_core.relay.in_flight import Delivery
+    from outbox_core.store import RowId
 
 OPENINGS_OF_A_SUSPECT: Final = 3
 _MAX_ROWS: Final = 10_000
@@ -34,9 +35,9 @@ class Quarantine:
         self.alone: Delivery | None = None
         """The suspect that is with the dispatcher, or waits for all others to be gone."""
         self.has_suspicions = False
-        self._suspicions: Counter[UUID] = Counter()
-        self._witnesses: frozenset[UUID] = frozenset()
-        self._witnessed: dict[UUID, UUID] = {}
+        self._suspicions: Counter[RowId] = Counter()
+        self._witnesses: frozenset[RowId] = frozenset()
+        self._witnessed: dict[RowId, UUID] = {}
         """Rows that have seen an opening, each with the token it had then."""
         self._failed_trial_of: str | None = None
         """The table whose message was the last to try in a failed trial."""
@@ -49,7 +50,7 @@ class Quarantine:
             self._witnessed.clear()
         new = [row for row in present if self._witnessed.get(row.id) != row.token]
         self._witnessed.update((row.id, row.token) for row in new)
-        before = self._witnesses if same_outage else frozenset[UUID]()
+        before = self._witnesses if same_outage else frozenset[RowId]()
         self._witnesses = before.union(row.id for row in new)
 
     def confirmed(self) -> None:
@@ -60,15 +61,15 @@ class Quarantine:
         self._witnesses = frozenset()
         self.has_suspicions = bool(self._suspicions)
 
-    def suspicions_of(self, row_id: UUID) -> int:
+    def suspicions_of(self, row_id: RowId) -> int:
         """How often a row was there when the broker seemed to be unavailable and was not."""
         return self._suspicions[row_id]
 
-    def is_suspect(self, row_id: UUID) -> bool:
+    def is_suspect(self, row_id: RowId) -> bool:
         """True when a row goes alone, and what it does is charged to it."""
         return self._suspicions[row_id] >= OPENINGS_OF_A_SUSPECT
 
-    def forget(self, row_id: UUID) -> None:
+    def forget(self, row_id: RowId) -> None:
         """The row is resolved."""
         self._suspicions.pop(row_id, None)
         self.has_suspicions = bool(self._suspicions)

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from outbox_core.runtime import clock
+from outbox_core.store import LAST_SEQUENCE, KeyRequest, KeySpan, Marker
 
 if TYPE_CHECKING:
     from outbox_core.relay.in_flight import Delivery
@@ -45,7 +46,7 @@ class KeyWatermarks:
         """A sequence that has been drawn: the highest that was claimed."""
         self._drawn_before = 0
         """The same at the last tick."""
-        self._writers: dict[str, int] = {}
+        self._writers: dict[Marker, int] = {}
         """Those that were writing at the last tick, with what had been drawn before they were first seen."""
         self._ceiling = 0
         self._expensive_until = 0.0
@@ -80,6 +81,21 @@ class KeyWatermarks:
         if len(self._next_from_first) > _MOST_KEYS:
             self._next_from_first.clear()
         return watermarks
+
+    def spans(self, last: Mapping[KeyId, int]) -> list[KeySpan]:
+        """Where something may come before the sequences that these keys have come to."""
+        watermarks = self.of(last)
+        return [KeySpan(key_id, watermarks.get(key_id, 0), before) for key_id, before in last.items()]
+
+    def spans_of_all(self, keys: Collection[KeyId]) -> list[KeySpan]:
+        """Where these keys may have a message at all, replayed ones included."""
+        watermarks = self.for_requests(keys)
+        return [KeySpan(key_id, watermarks.get(key_id, 0), LAST_SEQUENCE) for key_id in keys]
+
+    def requests(self, keys: Mapping[KeyId, int]) -> list[KeyRequest]:
+        """Ask for the given number of rows of each key."""
+        watermarks = self.for_requests(keys)
+        return [KeyRequest(key_id, rows, watermarks.get(key_id, 0)) for key_id, rows in keys.items()]
 
     def sent(self) -> None:
         """A claim is sent."""

@@ -22,7 +22,7 @@ from outbox_core.store import (
     Lease,
     Leased,
     LeasedRow,
-    Place,
+    Position,
     Predecessor,
     Resolution,
     Span,
@@ -120,7 +120,7 @@ class MemoryStore:
         memory, now = await self._step(table)
         if claim.term is not None and claim.term != self.database.leadership(table).term:
             return Leased.of([], {})
-        ttl, held, shut = timedelta(seconds=claim.lock_ttl), set(claim.held), set(claim.shut)
+        ttl, held, shut = timedelta(seconds=claim.lock_ttl), set(claim.held_keys), set(claim.blocked_topics)
         due = [
             row
             for row in memory.rows.values()
@@ -130,10 +130,10 @@ class MemoryStore:
             and row.key_id not in held
             and row.record.topic not in shut
         ]
-        due.sort(key=_place)
+        due.sort(key=_position)
         return _leased(table, memory, claim, due[: claim.limit], now, look=claim.look)
 
-    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
+    async def claim_keys(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
         memory, now = await self._step(table)
         if claim.term != self.database.leadership(table).term:
             return Leased.of([], {})
@@ -147,7 +147,7 @@ class MemoryStore:
             due.extend(row for row in heads if row.is_due(now, ttl))
         return _leased(table, memory, claim, due, now, look=True)
 
-    async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
+    async def undo_claim(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
         del keys  # every row is looked at anyway
         memory, _ = await self._step(table)
         rows = memory.leased(claim.token)
@@ -162,14 +162,14 @@ class MemoryStore:
         memory, now = await self._step(table)
         return _before(memory, claim, spans, now)
 
-    async def read(self, table: TableName, row_id: UUID) -> None:
+    async def read_content(self, table: TableName, row_id: UUID) -> None:
         del row_id  # what is in memory can be read
         await self._step(table)
 
-    async def place_after(self, table: TableName, since: Place, rows: int) -> Place | None:
+    async def position_after(self, table: TableName, since: Position, rows: int) -> Position | None:
         memory, now = await self._step(table)
         places = sorted(
-            _place(row)
+            _position(row)
             for row in memory.rows.values()
             if row.published_at is None and row.dead_at is None and row.available_at <= now
         )
@@ -212,7 +212,7 @@ class MemoryStore:
                 row.available_at = now
         return set(leases) - rows.keys()
 
-    async def resolved(self, table: TableName, ids: Collection[UUID]) -> dict[UUID, Resolution]:
+    async def resolutions(self, table: TableName, ids: Collection[UUID]) -> dict[UUID, Resolution]:
         memory, _ = await self._step(table)
         return {
             row.id: Resolution(row.published_at is not None, row.attempts, row.replays, row.last_error)
@@ -220,7 +220,7 @@ class MemoryStore:
             if row.id in ids and (row.published_at is not None or row.dead_at is not None)
         }
 
-    async def locked(self, table: TableName, ids: Collection[UUID]) -> set[UUID]:
+    async def locked_rows(self, table: TableName, ids: Collection[UUID]) -> set[UUID]:
         del ids  # nobody locks a row here
         await self._step(table)
         return set()
@@ -247,7 +247,7 @@ class MemoryStore:
         return self._session
 
 
-def _place(row: MemoryRow) -> tuple[datetime, int]:
+def _position(row: MemoryRow) -> tuple[datetime, int]:
     return (row.available_at, row.sequence)
 
 
@@ -283,10 +283,10 @@ def _leased(
     for row in due:
         if size >= claim.max_bytes:
             break
-        size += 0 if claim.blind else len(_payload(row))
+        size += 0 if claim.without_content else len(_payload(row))
         row.lease(claim.token, now)
         taken.append(row)
-    taken.sort(key=_place)
+    taken.sort(key=_position)
     last = {row.key_id: row.sequence for row in sorted(taken, key=_sequence) if row.key_id is not None}
     spans = [Span(key_id, sequence) for key_id, sequence in last.items()]
     hidden = _before(memory, claim, spans, now) if look and claim.term is not None else {}
@@ -298,18 +298,18 @@ def _before(
 ) -> dict[KeyId, Predecessor]:
     ttl = timedelta(seconds=claim.lock_ttl)
     found: dict[KeyId, Predecessor] = {}
-    own = {claim.token, *claim.in_hand}
+    own = {claim.token, *claim.own_tokens}
     for span in spans:
         floor = claim.floors.get(span.key_id, 0)
         for row in memory.of_key(span.key_id):
             if (
                 row.sequence < span.before
                 and (row.sequence > floor or row.dead_at is not None)
-                and (row.lock_token not in own or row.id in claim.apart)
+                and (row.lock_token not in own or row.id in claim.unordered_ids)
                 and (not row.replays or (span.before == LAST_SEQUENCE and row.is_due(now, ttl)))
-                and (claim.dead_too or row.dead_at is None)
+                and (claim.dead_hold_keys or row.dead_at is None)
             ):
-                wait = 0.0 if row.id in claim.apart else _wait(row, now, ttl)
+                wait = 0.0 if row.id in claim.unordered_ids else _wait(row, now, ttl)
                 found[span.key_id] = Predecessor(row.sequence, wait)
                 break
     return found
@@ -336,6 +336,6 @@ def _row(table: TableName, claim: Claim, row: MemoryRow) -> LeasedRow:
         traceparent=record.traceparent,
         tracestate=record.tracestate,
     )
-    payload = b"" if claim.blind else _payload(row)
+    payload = b"" if claim.without_content else _payload(row)
     message = DispatchedMessage(meta, payload, record.content_type or "application/json")
     return LeasedRow(row.id, claim.token, message, row.available_at.timestamp(), row.key_id, row.is_recovered)

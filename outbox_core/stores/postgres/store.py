@@ -15,7 +15,7 @@ from outbox_core.store import (
     KeyId,
     Lease,
     Leased,
-    Place,
+    Position,
     Predecessor,
     Resolution,
     Span,
@@ -116,7 +116,7 @@ class PostgresStore:
             await self._control.fetch("SELECT 1")
 
     async def claim(self, table: TableName, claim: Claim) -> Leased:
-        tenants, keys = _columns(claim.held, 2)
+        tenants, keys = _columns(claim.held_keys, 2)
         found = await self._fetch(
             table,
             "claim",
@@ -125,32 +125,40 @@ class PostgresStore:
             *claim.since,
             tenants,
             keys,
-            list(claim.shut),
+            list(claim.blocked_topics),
             claim.limit,
-            claim.blind,
+            claim.without_content,
             *claim.until,
             claim.look,
         )
         return leased(table, claim, found, looked=claim.look)
 
-    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
+    async def claim_keys(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
         tenants, names = _columns(list(keys), 2)
         found = await self._fetch(
-            table, "follow", "claim", *_terms(claim),
-            tenants, names, list(keys.values()), claim.blind, _floors(claim, keys),
+            table, "claim_keys", "claim", *_terms(claim),
+            tenants, names, list(keys.values()), claim.without_content, _floors(claim, keys),
         )  # fmt: skip
         return leased(table, claim, found, looked=True)
 
-    async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
+    async def undo_claim(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
         if keys:
             tenants, names = _columns(list(keys), 2)
             wanted = [_UNDO_PLACES * rows for rows in keys.values()]
-            found = await self._fetch(table, "undo_follow", "claim", claim.token, tenants, names, wanted)
+            found = await self._fetch(table, "undo_claim_keys", "claim", claim.token, tenants, names, wanted)
         else:
-            tenants, names = _columns(claim.held, 2)
+            tenants, names = _columns(claim.held_keys, 2)
             places = max(_UNDO_PLACES * claim.limit, _LEAST_UNDO_PLACES)
             found = await self._fetch(
-                table, "undo", "claim", claim.token, *claim.since, places, tenants, names, list(claim.shut)
+                table,
+                "undo",
+                "claim",
+                claim.token,
+                *claim.since,
+                places,
+                tenants,
+                names,
+                list(claim.blocked_topics),
             )
         return len(found)
 
@@ -161,15 +169,15 @@ class PostgresStore:
         rows = await self._fetch(
             table, "predecessors", "claim",
             *_columns(asked, 2), claim.lock_ttl, [span.before for span in spans],
-            list(claim.in_hand), claim.dead_too, list(claim.apart), _floors(claim, asked),
+            list(claim.own_tokens), claim.dead_hold_keys, list(claim.unordered_ids), _floors(claim, asked),
         )  # fmt: skip
         return {asked[int(row[0]) - 1]: Predecessor(row[1], row[2]) for row in rows}
 
-    async def read(self, table: TableName, row_id: UUID) -> None:
+    async def read_content(self, table: TableName, row_id: UUID) -> None:
         await self._fetch(table, "read_content", "claim", row_id)
 
-    async def place_after(self, table: TableName, since: Place, rows: int) -> Place | None:
-        found = await self._fetch(table, "place_after", "claim", *since, rows)
+    async def position_after(self, table: TableName, since: Position, rows: int) -> Position | None:
+        found = await self._fetch(table, "position_after", "claim", *since, rows)
         return (found[0][0], found[0][1]) if found else None
 
     async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
@@ -187,12 +195,12 @@ class PostgresStore:
         ids, tokens = _columns(leases, 2)
         return _lost(leases, await self._fetch(table, "release", "complete", ids, tokens, restamp))
 
-    async def resolved(self, table: TableName, ids: Collection[UUID]) -> dict[UUID, Resolution]:
-        rows = await self._fetch(table, "resolved", "complete", list(ids))
+    async def resolutions(self, table: TableName, ids: Collection[UUID]) -> dict[UUID, Resolution]:
+        rows = await self._fetch(table, "resolutions", "complete", list(ids))
         return {row[0]: Resolution(*row[1:]) for row in rows}
 
-    async def locked(self, table: TableName, ids: Collection[UUID]) -> set[UUID]:
-        return {row[0] for row in await self._fetch(table, "locked", "complete", list(ids))}
+    async def locked_rows(self, table: TableName, ids: Collection[UUID]) -> set[UUID]:
+        return {row[0] for row in await self._fetch(table, "locked_rows", "complete", list(ids))}
 
     async def tick(self, table: TableName) -> Tick:
         now, running, writers = (await self._fetch(table, "tick", "claim"))[0]
@@ -212,7 +220,14 @@ class PostgresStore:
 def _terms(claim: Claim) -> tuple[object, ...]:
     """The first parameters of every claim."""
     bounds = (claim.lock_ttl, claim.max_bytes)
-    return (claim.term, claim.token, *bounds, list(claim.in_hand), claim.dead_too, list(claim.apart))
+    return (
+        claim.term,
+        claim.token,
+        *bounds,
+        list(claim.own_tokens),
+        claim.dead_hold_keys,
+        list(claim.unordered_ids),
+    )
 
 
 def _floors(claim: Claim, keys: Iterable[KeyId]) -> list[int]:

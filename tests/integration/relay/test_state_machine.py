@@ -62,12 +62,12 @@ class Machine(Writers, Order):
         data=st.data(),
         limit=st.integers(1, 5),
         ordered=st.booleans(),
-        dead_too=st.booleans(),
+        dead_hold_keys=st.booleans(),
         lost=st.booleans(),
     )
-    def claim(self, data: st.DataObject, limit: int, ordered: bool, dead_too: bool, lost: bool) -> None:
+    def claim(self, data: st.DataObject, limit: int, ordered: bool, dead_hold_keys: bool, lost: bool) -> None:
         beside = self.beside(data)
-        claim = self.terms(self.term if ordered else None, limit, beside, dead_too=dead_too)
+        claim = self.terms(self.term if ordered else None, limit, beside, dead_hold_keys=dead_hold_keys)
         claimable = sum(row.claimable for row in self.rows.values())
         leased = self.run(self.store.claim(TABLE, claim))
         assert leased.count == min(limit, claimable)
@@ -82,7 +82,7 @@ class Machine(Writers, Order):
     def lose_and_undo(self, limit: int, key: str | None) -> None:
         """As it mostly goes: the answer is lost, and the next thing its owner does is to undo the claim."""
         if key is None:
-            claim = self.terms(None, limit, [], dead_too=False)
+            claim = self.terms(None, limit, [], dead_hold_keys=False)
             owner = self.admit(claim, self.run(self.store.claim(TABLE, claim)), [], {}, lost=True)
         else:
             owner = self.follow_keys({key: limit}, [], lost=True)
@@ -91,7 +91,7 @@ class Machine(Writers, Order):
     def undo_of(self, owner: Owner) -> None:
         """What was leased is looked for among the first places: it is missed only if many have come before it."""
         claim, followed = owner.claim, owner.followed
-        undone = self.run(self.store.undo(TABLE, claim, followed))
+        undone = self.run(self.store.undo_claim(TABLE, claim, followed))
         left = self.run(
             self.connection.fetch(
                 "SELECT event_id FROM shop.orders_outbox WHERE lock_token = $1", claim.token

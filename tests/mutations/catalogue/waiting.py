@@ -49,8 +49,8 @@ MUTATIONS: Final = (
         breaks="Each slice of a rescan begins at the beginning.",
         promise="What appears behind the claims that read on is found.",
         file=_SCAN,
-        old="        self.place = (last[0], last[1] + 1)",
-        new="        self.place = BEGINNING",
+        old="        self.position = (last[0], last[1] + 1)",
+        new="        self.position = BEGINNING",
         tests=(f"{_UNIT}::test_what_appears_behind_is_found_while_a_destination_is_tried_again_and_again",),
     ),
     Mutation(
@@ -59,7 +59,7 @@ MUTATIONS: Final = (
         promise="What appears behind the claims that read on is found.",
         file=_SCAN,
         old="            self._wanted_again = True\n",
-        new="            self.place = BEGINNING\n            self._pace.reset()\n",
+        new="            self.position = BEGINNING\n            self._pace.reset()\n",
         tests=(
             (
                 "tests/unit/relay/claiming/test_rescans.py"

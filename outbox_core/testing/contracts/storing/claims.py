@@ -41,11 +41,11 @@ class ClaimContract:
             equal(second.message.payload, b"\x00\xff", "body")
             equal(second.message.content_type, "application/x-test", "content type of a body")
             equal(second.key_id, None, "key_id without a key")
-            stored = await scene.look(json)
+            stored = await scene.stored(json)
             equal((stored.state, stored.attempts), (State.IN_FLIGHT, 1), "state and attempts in the store")
-            equal(first.place, (stored.available_at, sequences[0]), "place")
+            equal(first.position, (stored.available_at, sequences[0]), "place")
 
-    async def test_rows_come_in_the_order_of_their_places(self, database: Database) -> None:
+    async def test_rows_come_in_the_order_of_their_positions(self, database: Database) -> None:
         late = Message(TOPIC, 1, delay=timedelta(milliseconds=40))
         early = [Message(TOPIC, n) for n in range(5)]
         async with at_work(database) as scene:
@@ -53,7 +53,7 @@ class ClaimContract:
             await anyio.sleep(0.05)
             rows = await scene.claim()
             equal(ids(rows), [m.event_id for m in (*early, late)], "order")
-            equal(sorted(row.place for row in rows), [row.place for row in rows], "places")
+            equal(sorted(row.position for row in rows), [row.position for row in rows], "places")
 
     async def test_what_is_not_due_waits(self, database: Database) -> None:
         message = Message(TOPIC, 1, delay=timedelta(milliseconds=300))
@@ -74,7 +74,7 @@ class ClaimContract:
                 pass
             equal(await scene.claim(), [], "rows of a transaction that was rolled back")
 
-    async def test_the_limit_takes_the_first_places(self, database: Database) -> None:
+    async def test_the_limit_takes_the_first_positions(self, database: Database) -> None:
         messages = [Message(TOPIC, n) for n in range(4)]
         async with at_work(database) as scene:
             await scene.write(*messages)
@@ -90,40 +90,42 @@ class ClaimContract:
             equal(len(await scene.claim(max_bytes=1500)), 2, "rows of 1000 bytes for 1500")
             equal(len(await scene.claim(max_bytes=10_000)), 1, "rows left")
 
-    async def test_reading_on_from_a_place(self, database: Database) -> None:
+    async def test_a_claim_reads_on_from_a_position(self, database: Database) -> None:
         messages = [Message(TOPIC, n) for n in range(3)]
         async with at_work(database) as scene:
             await scene.write(*messages)
             rows = await scene.claim()
             await scene.store.release(scene.table, [(r.id, r.token) for r in rows], restamp=False)
-            again = await scene.claim(since=rows[1].place)
+            again = await scene.claim(since=rows[1].position)
             equal(ids(again), [m.event_id for m in messages[1:]], "rows from the second place on")
 
-    async def test_reading_on_to_a_place(self, database: Database) -> None:
+    async def test_a_claim_reads_up_to_a_position(self, database: Database) -> None:
         messages = [Message(TOPIC, n) for n in range(5)]
         async with at_work(database) as scene:
             await scene.write(*messages)
             rows = await scene.claim()
             await scene.store.release(scene.table, [(r.id, r.token) for r in rows], restamp=False)
-            third = await scene.store.place_after(scene.table, rows[1].place, 1)
-            equal(third, rows[2].place, "the place one row on from the second")
+            third = await scene.store.position_after(scene.table, rows[1].position, 1)
+            equal(third, rows[2].position, "the place one row on from the second")
             equal(
-                await scene.store.place_after(scene.table, rows[1].place, 4),
+                await scene.store.position_after(scene.table, rows[1].position, 4),
                 None,
                 "a place past the last row",
             )
-            again = await scene.claim(since=rows[1].place, until=rows[2].place)
+            again = await scene.claim(since=rows[1].position, until=rows[2].position)
             equal(ids(again), [m.event_id for m in messages[1:3]], "rows from the second place to the third")
 
-    async def test_a_blind_claim_reads_no_content(self, database: Database) -> None:
+    async def test_a_claim_without_content_reads_none(self, database: Database) -> None:
         message = Message(TOPIC, {"total": "1.50"}, key="k")
         async with at_work(database) as scene:
             await scene.write(message)
-            row = await scene.claim_one(blind=True)
+            row = await scene.claim_one(without_content=True)
             equal((row.message.payload, row.message.meta.key), (b"", "k"), "content and key")
-            await scene.store.read(scene.table, row.id)
+            await scene.store.read_content(scene.table, row.id)
             await scene.store.release(scene.table, [row.lease], restamp=False)
-            followed = await scene.store.follow(scene.table, scene.terms(blind=True), {key_id("k"): 1})
+            followed = await scene.store.claim_keys(
+                scene.table, scene.terms(without_content=True), {key_id("k"): 1}
+            )
             equal([row.message.payload for row in followed.rows()], [b""], "content of a followed key")
 
     async def test_held_keys_are_passed_over_for_their_tenant_alone(self, database: Database) -> None:
@@ -131,14 +133,14 @@ class ClaimContract:
         free, keyless = Message(TOPIC, 3, key="other"), Message(TOPIC, 4)
         async with at_work(database) as scene:
             await scene.write(held, other, free, keyless)
-            rows = await scene.claim(held=[key_id("k")])
+            rows = await scene.claim(held_keys=[key_id("k")])
             equal(ids(rows), [m.event_id for m in (other, free, keyless)], "rows beside the held key")
 
-    async def test_shut_topics_are_passed_over(self, database: Database) -> None:
+    async def test_blocked_topics_are_passed_over(self, database: Database) -> None:
         shut, other = Message(TOPIC, 1), Message("shop.orders.paid.v1", 2)
         async with at_work(database) as scene:
             await scene.write(shut, other)
-            equal(ids(await scene.claim(shut=[TOPIC])), [other.event_id], "rows of open topics")
+            equal(ids(await scene.claim(blocked_topics=[TOPIC])), [other.event_id], "rows of open topics")
             equal(ids(await scene.claim()), [shut.event_id], "rows once the topic is open")
 
     async def test_a_lease_keeps_others_away_until_it_is_void(self, database: Database) -> None:
@@ -182,7 +184,7 @@ class ClaimContract:
             for term in (scene.term - 1, scene.term + 1):
                 equal(await scene.claim(term=term), [], f"rows in term {term} of {scene.term}")
                 claim = scene.terms(term=term)
-                followed = await scene.store.follow(scene.table, claim, {key_id("k"): 1})
+                followed = await scene.store.claim_keys(scene.table, claim, {key_id("k"): 1})
                 equal(followed.count, 0, "rows followed")
-            equal((await scene.look(message)).attempts, 0, "attempts")
+            equal((await scene.stored(message)).attempts, 0, "attempts")
             equal(ids(await scene.claim(term=None)), [message.event_id], "rows where nobody leads")

@@ -42,7 +42,7 @@ def test_a_suspect_is_kept_and_the_others_are_released(attempts: int, allowed: i
     others = single_out(several, suspect)
     assert (ids(several.deliveries()), several.hidden) == ([rows[1].id], HIDDEN)
     assert ids(others) == [rows[0].id, rows[2].id]
-    assert (several.count, several.bytes, several.last) == (1, 3, suspect.place)
+    assert (several.count, several.bytes, several.last) == (1, 3, suspect.position)
     assert not several.full, "there is no more where it came from"
 
 

@@ -14,7 +14,7 @@ from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Dead, Failed, Reconnecting
 from outbox_core.relay import Relay
-from outbox_core.store import Claim, Leased, Place
+from outbox_core.store import Claim, Leased, Position
 from outbox_core.stores.memory.store import MemoryStore
 from outbox_core.table import TableName
 from tests.kit.brokers import UnavailableBroker, unavailable
@@ -40,7 +40,7 @@ class Slow(MemoryStore):
             for row in self.table(table).rows.values()
             if row.published_at is None and claim.since <= (row.available_at, row.sequence) <= claim.until
         ]
-        if len(behind) > self.most and claim.shut:
+        if len(behind) > self.most and claim.blocked_topics:
             self.timeouts += 1
             raise StorageTimeout("not answered")
         return await super().claim(table, claim)
@@ -169,7 +169,7 @@ async def test_another_row_that_is_found_in_its_place_is_not_blamed() -> None:
 
     class Shifting(UnreadableStore):
         async def claim(self, table: TableName, claim: Claim) -> Leased:
-            if claim.blind:
+            if claim.without_content:
                 self.culprit = None  # it was fixed meanwhile
             return await super().claim(table, claim)
 
@@ -248,6 +248,6 @@ async def test_more_held_keys_than_fit_into_a_claim_keep_no_other_waiting(
 async def test_a_place_is_so_many_rows_on() -> None:
     store = MemoryStore()
     await put(store, *(Message(GOOD, number) for number in range(10)))
-    places: list[Place] = sorted((row.available_at, row.sequence) for row in rows(store))
-    assert await store.place_after(TABLE, places[2], 3) == places[5]
-    assert await store.place_after(TABLE, places[2], 8) is None
+    places: list[Position] = sorted((row.available_at, row.sequence) for row in rows(store))
+    assert await store.position_after(TABLE, places[2], 3) == places[5]
+    assert await store.position_after(TABLE, places[2], 8) is None

@@ -9,11 +9,11 @@ import pytest
 from outbox_core.errors import StorageTimeout
 from outbox_core.relay.claiming.scan import Rescans
 from outbox_core.relay.settings import RelaySettings
-from outbox_core.store import BEGINNING, Place
+from outbox_core.store import BEGINNING, Position
 from tests.kit.tuning import stop_clock
 
-POSITION: Place = (datetime(2030, 1, 1, tzinfo=UTC), 100)
-ON_THE_WAY: Place = (datetime(2029, 1, 1, tzinfo=UTC), 50)
+POSITION: Position = (datetime(2030, 1, 1, tzinfo=UTC), 100)
+ON_THE_WAY: Position = (datetime(2029, 1, 1, tzinfo=UTC), 50)
 
 
 @pytest.fixture(autouse=True)
@@ -65,9 +65,9 @@ def test_a_rescan_under_way_comes_to_its_end_however_often_it_is_wanted_anew() -
     assert rescan is not None
     rescan.read(ON_THE_WAY, POSITION, 0.0, of_use=False)
     rescans.begin_anew()
-    assert ON_THE_WAY < rescan.place < POSITION
+    assert ON_THE_WAY < rescan.position < POSITION
     assert rescan.read(POSITION, POSITION, 0.0, of_use=False)
-    assert rescan.place == BEGINNING
+    assert rescan.position == BEGINNING
     assert rescans.in_turn(0.0) is rescan, "another follows at once"
     assert rescan.read(None, POSITION, 0.0, of_use=False)
     assert [rescans.in_turn(0.0), rescans.in_turn(0.0)] == [None, None], "and no more than one"

@@ -10,18 +10,23 @@ import pytest
 from outbox_core.errors import ContentUnreadable, StorageTimeout
 from outbox_core.identifiers import uuid7
 from outbox_core.relay.claiming.unreadable import UnreadableRows
-from outbox_core.store import Claim, KeyId, Place
+from outbox_core.store import Claim, KeyId, Position
 from tests.kit.deliveries import claim, shared
 from tests.kit.memory import TABLE
 
-SINCE: Place = (datetime(2026, 5, 1, tzinfo=UTC), 7)
-UNTIL: Place = (datetime(2026, 5, 2, tzinfo=UTC), 9)
+SINCE: Position = (datetime(2026, 5, 1, tzinfo=UTC), 7)
+UNTIL: Position = (datetime(2026, 5, 2, tzinfo=UTC), 9)
 KEY: KeyId = (UUID(int=0), "k")
 
 
-def claim_of(term: int = 3, limit: int = 1, blind: bool = False) -> Claim:
+def claim_of(term: int = 3, limit: int = 1, without_content: bool = False) -> Claim:
     return claim(
-        term=term, limit=limit, since=SINCE, until=UNTIL, without_content=blind, find_predecessors=False
+        term=term,
+        limit=limit,
+        since=SINCE,
+        until=UNTIL,
+        without_content=without_content,
+        find_predecessors=False,
     )
 
 
@@ -33,8 +38,12 @@ def test_it_is_a_claim_of_its_own_in_the_present_term_and_passes_over_what_is_he
     taken, keys = unreadable.taken(now)
     assert (taken.since, taken.until) == (SINCE, UNTIL)
     assert (taken.token, taken.term) == (now.token, 4)
-    assert (taken.held, taken.in_hand, taken.shut) == (now.held, now.in_hand, now.shut)
-    assert taken.blind
+    assert (taken.held_keys, taken.own_tokens, taken.blocked_topics) == (
+        now.held_keys,
+        now.own_tokens,
+        now.blocked_topics,
+    )
+    assert taken.without_content
     assert taken.look
     assert not keys
     assert not unreadable.suspected
@@ -46,7 +55,7 @@ def test_it_is_for_the_keys_of_the_failed_one() -> None:
     assert unreadable.taken(claim_of(4))[1] == {KEY: 5}
 
 
-@pytest.mark.parametrize("failed", [claim_of(limit=2), claim_of(blind=True)])
+@pytest.mark.parametrize("failed", [claim_of(limit=2), claim_of(without_content=True)])
 def test_a_claim_of_several_rows_or_of_none_of_their_content_blames_no_row(failed: Claim) -> None:
     unreadable = UnreadableRows(TABLE, shared())
     unreadable.failed(failed, {}, ContentUnreadable("no"))

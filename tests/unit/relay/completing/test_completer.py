@@ -54,7 +54,7 @@ class Writes(MemoryStore):
     async def release(self, table: TableName, leases: Sequence[Lease], *, restamp: bool) -> set[Lease]:
         return self._write("release", [row_id for row_id, _ in leases])
 
-    async def locked(self, table: TableName, ids: Sequence[UUID]) -> set[UUID]:
+    async def locked_rows(self, table: TableName, ids: Sequence[UUID]) -> set[UUID]:
         if not self.answers:
             raise StorageUnavailable("no answer")
         return self.locked_ids.intersection(ids)

@@ -57,7 +57,7 @@ class Account:
         self._journal.write("answer", relay=self._relay, number=number, refused=shown)
 
 
-class TellingStore(PostgresStore):
+class RecordingStore(PostgresStore):
     """The store as it is, and a record of every token it is given. A write without an answer stays without one."""
 
     def __init__(self, dsn: str, account: Account, **options: Any) -> None:
@@ -69,13 +69,13 @@ class TellingStore(PostgresStore):
             self._account.claims(claim.token)
         return await super().claim(table, claim)
 
-    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
+    async def claim_keys(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
         self._account.claims(claim.token)
-        return await super().follow(table, claim, keys)
+        return await super().claim_keys(table, claim, keys)
 
-    async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
-        number = self._account.presents("undo", {claim.token: ()})
-        count = await super().undo(table, claim, keys)
+    async def undo_claim(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
+        number = self._account.presents("undo_claim", {claim.token: ()})
+        count = await super().undo_claim(table, claim, keys)
         self._account.hears(number, ())
         return count
 
@@ -123,7 +123,7 @@ class Presented:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RelayRecord:
     """What all relays told: claims by their tokens, how often each message was sent, when the broker acknowledged it,
     and when each relay last spoke."""
 
@@ -134,7 +134,7 @@ class Told:
     last_words: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
-def read(lines: Sequence[Mapping[str, Any]], others: Iterable[Mapping[str, Any]] = ()) -> Told:
+def read(lines: Sequence[Mapping[str, Any]], others: Iterable[Mapping[str, Any]] = ()) -> RelayRecord:
     """The record, and what relays told besides, of which only the times count."""
     by_kind: dict[str, list[Mapping[str, Any]]] = {}
     for line in lines:
@@ -148,7 +148,7 @@ def read(lines: Sequence[Mapping[str, Any]], others: Iterable[Mapping[str, Any]]
     for line in (*lines, *others):
         if relay := line.get("relay"):
             last_words[relay] = max(line["at"], last_words.get(relay, line["at"]))
-    return Told(
+    return RelayRecord(
         claims={line["token"]: Mark(line["relay"], line["at"]) for line in by_kind.get("claim", ())},
         presented=[
             each

@@ -10,7 +10,7 @@ from outbox_core.message import Message
 from outbox_core.record import State
 from outbox_core.store import Resolution
 from outbox_core.testing.contracts.storing.claims import TOPIC
-from outbox_core.testing.contracts.storing.scene import NOBODY, at_work, equal, failure, key_id, leases
+from outbox_core.testing.contracts.storing.scene import NONE, at_work, equal, failure, key_id, leases
 
 if TYPE_CHECKING:
     from outbox_core.testing.contracts.storing.database import Database
@@ -19,7 +19,7 @@ _OTHERS = 40
 """Messages that come before those of a key in the order of claims, more than an undo of a claim looks through."""
 
 
-class UnknownContract:
+class LostAnswerContract:
     """Nothing that an owner did not hear of is lost for it, and nothing of another's is taken for its own."""
 
     async def test_undoing_a_claim_releases_its_rows_and_no_others(self, database: Database) -> None:
@@ -30,13 +30,13 @@ class UnknownContract:
             claim = scene.terms(limit=10)
             rows = (await scene.store.claim(scene.table, claim)).rows()
             await scene.store.publish(scene.table, leases(rows[:1]), delete=False)
-            equal(await scene.store.undo(scene.table, claim, {}), 2, "rows released")
-            equal(await scene.store.undo(scene.table, claim, {}), 0, "rows released the second time")
-            stored = [await scene.look(message) for message in messages]
+            equal(await scene.store.undo_claim(scene.table, claim, {}), 2, "rows released")
+            equal(await scene.store.undo_claim(scene.table, claim, {}), 0, "rows released the second time")
+            stored = [await scene.stored(message) for message in messages]
             wanted = [(State.IN_FLIGHT, 1)] * 2 + [(State.PUBLISHED, 1)] + [(State.PENDING, 0)] * 2
             equal([(row.state, row.attempts) for row in stored], wanted, "states and attempts")
             lost = await scene.store.publish(scene.table, leases(others), delete=False)
-            equal(lost, NOBODY, "leases lost of the other claim")
+            equal(lost, NONE, "leases lost of the other claim")
 
     async def test_undoing_finds_its_rows_behind_any_number_that_the_claim_passed_over(
         self, database: Database
@@ -45,11 +45,13 @@ class UnknownContract:
         shut = [Message("shut.topic.v1", n) for n in range(_OTHERS)]
         async with at_work(database) as scene:
             await scene.write(*held, *shut, Message(TOPIC, 1))
-            claim = replace(scene.terms(limit=1), held=[key_id("held")], shut=["shut.topic.v1"])
+            claim = replace(
+                scene.terms(limit=1), held_keys=[key_id("held")], blocked_topics=["shut.topic.v1"]
+            )
             equal((await scene.store.claim(scene.table, claim)).count, 1, "rows claimed")
-            equal(await scene.store.undo(scene.table, claim, {}), 1, "rows released")
+            equal(await scene.store.undo_claim(scene.table, claim, {}), 1, "rows released")
 
-    async def test_undoing_a_follow_finds_its_rows_behind_any_number_of_others(
+    async def test_undoing_a_claim_of_keys_finds_its_rows_behind_any_number_of_others(
         self, database: Database
     ) -> None:
         before = [Message(TOPIC, n) for n in range(_OTHERS)]
@@ -57,17 +59,17 @@ class UnknownContract:
         async with at_work(database) as scene:
             await scene.write(*before, *followed)
             claim, keys = scene.terms(limit=1), {key_id("a"): 2, key_id("b"): 1}
-            rows = (await scene.store.follow(scene.table, claim, keys)).rows()
+            rows = (await scene.store.claim_keys(scene.table, claim, keys)).rows()
             equal(len(rows), 3, "rows followed")
             other = scene.terms(limit=1)
-            (kept,) = (await scene.store.follow(scene.table, other, {key_id("b"): 2})).rows()
-            equal(await scene.store.undo(scene.table, claim, keys), 3, "rows released")
-            equal(await scene.store.undo(scene.table, claim, keys), 0, "rows released the second time")
-            stored = [await scene.look(message) for message in followed]
+            (kept,) = (await scene.store.claim_keys(scene.table, other, {key_id("b"): 2})).rows()
+            equal(await scene.store.undo_claim(scene.table, claim, keys), 3, "rows released")
+            equal(await scene.store.undo_claim(scene.table, claim, keys), 0, "rows released the second time")
+            stored = [await scene.stored(message) for message in followed]
             wanted = [(State.PENDING, 0)] * 4 + [(State.IN_FLIGHT, 1), (State.PENDING, 0)]
             equal([(row.state, row.attempts) for row in stored], wanted, "states and attempts")
             lost = await scene.store.publish(scene.table, leases([kept]), delete=False)
-            equal(lost, NOBODY, "leases lost of another follow of the same key")
+            equal(lost, NONE, "leases lost of another follow of the same key")
 
     async def test_a_claim_of_one_row_is_undone_behind_many_that_are_leased(self, database: Database) -> None:
         messages = [Message(TOPIC, n) for n in range(40)]
@@ -76,9 +78,9 @@ class UnknownContract:
             await scene.claim(limit=39)
             claim = scene.terms(limit=1)
             equal((await scene.store.claim(scene.table, claim)).count, 1, "rows claimed")
-            equal(await scene.store.undo(scene.table, claim, {}), 1, "rows released")
+            equal(await scene.store.undo_claim(scene.table, claim, {}), 1, "rows released")
 
-    async def test_how_a_row_ended_is_told_with_the_attempt_that_did_it(self, database: Database) -> None:
+    async def test_resolutions_name_the_attempt_that_wrote_them(self, database: Database) -> None:
         messages = [Message(TOPIC, n) for n in range(5)]
         async with at_work(database) as scene:
             await scene.write(*messages)
@@ -86,7 +88,7 @@ class UnknownContract:
             await scene.store.publish(scene.table, leases([published]), delete=False)
             await scene.store.fail(scene.table, [failure(dead, dead=True), failure(pending, delay=60.0)])
             await scene.store.publish(scene.table, leases([deleted]), delete=True)
-            ended = await scene.store.resolved(scene.table, [row.id for row in rows])
+            ended = await scene.store.resolutions(scene.table, [row.id for row in rows])
             wanted = {
                 published.id: Resolution(published=True, attempts=1, replays=0, error=None),
                 dead.id: Resolution(published=False, attempts=1, replays=0, error="PROVIDER.TEST refused"),
@@ -95,25 +97,29 @@ class UnknownContract:
             (again,) = await scene.claim_when_due(lock_ttl=0.02)
             equal(again.id, leased.id, "the row whose lease is void")
             await scene.store.publish(scene.table, leases([again]), delete=False)
-            ended = await scene.store.resolved(scene.table, [leased.id])
+            ended = await scene.store.resolutions(scene.table, [leased.id])
             equal(ended[leased.id].attempts, 2, "attempts of a row that another lease published")
-            equal(await scene.store.resolved(scene.table, []), {}, "rows when none is asked for")
+            equal(await scene.store.resolutions(scene.table, []), {}, "rows when none is asked for")
 
-    async def test_rows_that_nobody_else_keeps_locked_are_told_as_free(self, database: Database) -> None:
+    async def test_rows_that_no_other_session_locks_are_free(self, database: Database) -> None:
         """A lease is no lock, and to look takes none that would keep the owner from writing."""
         message, other = Message(TOPIC, 1), Message(TOPIC, 2)
         async with at_work(database) as scene:
             await scene.write(message, other)
             row = await scene.claim_one(limit=1)
-            before = await scene.look(message), await scene.look(other)
-            equal(await scene.store.locked(scene.table, [row.id]), NOBODY, "rows locked")
-            equal(await scene.store.locked(scene.table, [row.id, uuid4()]), NOBODY, "locked, with an unknown")
-            equal(await scene.store.locked(scene.table, [uuid4()]), NOBODY, "unknown ones that are locked")
-            equal(await scene.store.locked(scene.table, []), NOBODY, "locked, when none is asked for")
-            equal((await scene.look(message), await scene.look(other)), before, "the rows")
+            before = await scene.stored(message), await scene.stored(other)
+            equal(await scene.store.locked_rows(scene.table, [row.id]), NONE, "rows locked")
+            equal(
+                await scene.store.locked_rows(scene.table, [row.id, uuid4()]),
+                NONE,
+                "locked, with an unknown",
+            )
+            equal(await scene.store.locked_rows(scene.table, [uuid4()]), NONE, "unknown ones that are locked")
+            equal(await scene.store.locked_rows(scene.table, []), NONE, "locked, when none is asked for")
+            equal((await scene.stored(message), await scene.stored(other)), before, "the rows")
             lost = await scene.store.publish(scene.table, leases([row]), delete=False)
-            equal(lost, NOBODY, "leases lost")
-            equal(await scene.store.locked(scene.table, [row.id]), NOBODY, "locked, once published")
+            equal(lost, NONE, "leases lost")
+            equal(await scene.store.locked_rows(scene.table, [row.id]), NONE, "locked, once published")
 
     async def test_a_lease_that_ended_without_an_outcome_is_seen_until_there_is_one(
         self, database: Database
@@ -124,7 +130,7 @@ class UnknownContract:
             equal((await scene.claim_one()).recovered, False, "recovered, when claimed first")
             (row,) = await scene.claim_when_due(lock_ttl=0.02)
             equal(row.recovered, True, "recovered, when the lease before is void")
-            stored = await scene.look(message)
+            stored = await scene.stored(message)
             equal(
                 stored.last_error, "TX.LEASE the lease before ended without an outcome", "what is on record"
             )
@@ -135,5 +141,5 @@ class UnknownContract:
             (row,) = await scene.claim_when_due()
             equal(row.recovered, False, "recovered, when the attempt before had an outcome")
             expired = scene.terms(lock_ttl=0.0)
-            (row,) = (await scene.store.follow(scene.table, expired, {key_id("k"): 1})).rows()
+            (row,) = (await scene.store.claim_keys(scene.table, expired, {key_id("k"): 1})).rows()
             equal(row.recovered, True, "recovered, when followed")
