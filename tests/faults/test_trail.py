@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from outbox_core.message import Message
 from outbox_core.outbox import Outbox
-from outbox_core.store import Claim, Failure, Lease, Row
+from outbox_core.store import Claim, Failure, Lease, LeasedRow
 from outbox_core.stores.postgres.sql import query
 from outbox_core.table import TableName
 from tests.faults import roles, telling
@@ -141,13 +141,13 @@ class Scene:
         self.store = store
         self.journal = journal
 
-    async def lease(self, lock_ttl: float = TTL) -> Row:
+    async def lease(self, lock_ttl: float = TTL) -> LeasedRow:
         """The one message; with 0 s, also when somebody has it."""
         claim = Claim(token=uuid4(), term=None, limit=1, max_bytes=1_000_000, lock_ttl=lock_ttl)
         (row,) = (await self.store.claim(OUTBOX, claim)).rows()
         return row
 
-    async def publish(self, row: Row, *, delete: bool) -> set[Lease]:
+    async def publish(self, row: LeasedRow, *, delete: bool) -> set[Lease]:
         return await self.store.publish(OUTBOX, [row.lease], delete=delete)
 
     async def clean(self) -> None:

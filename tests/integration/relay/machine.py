@@ -12,7 +12,7 @@ import asyncpg
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from outbox_core.outbox import Outbox
-from outbox_core.store import Claim, KeyId, Lease, Row
+from outbox_core.store import Claim, KeyId, Lease, LeasedRow
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 from tests.integration.relay.model import LEASE_ENDED, Expected, Owner
@@ -57,7 +57,9 @@ class Table(RuleBasedStateMachine):
     def execute(self, statement: str, *parameters: object) -> None:
         self.run(self.connection.execute(statement, *parameters))
 
-    def leased(self, claim: Claim, rows: list[Row], apart: list[Row], followed: dict[KeyId, int]) -> Owner:
+    def leased(
+        self, claim: Claim, rows: list[LeasedRow], apart: list[LeasedRow], followed: dict[KeyId, int]
+    ) -> Owner:
         """A claim leased these rows, of which some are set apart."""
         for row in rows:
             expected = self.rows[row.message.meta.event_id]
@@ -74,7 +76,7 @@ class Table(RuleBasedStateMachine):
     def write(
         self,
         owner: Owner,
-        rows: list[Row],
+        rows: list[LeasedRow],
         statement: Coroutine[Any, Any, set[Lease]],
         apply: Callable[[Expected], None],
     ) -> None:

@@ -9,7 +9,7 @@ from hypothesis.stateful import precondition, rule
 
 from outbox_core.identifiers import uuid7
 from outbox_core.message import NIL_UUID
-from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, Leased, Predecessor, Row, Span
+from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, Leased, LeasedRow, Predecessor, Span
 from tests.integration.relay.machine import KEYS, LOCK_TTL, TABLE, Table
 from tests.integration.relay.model import Expected, Owner, heads, hidden_before
 
@@ -67,7 +67,7 @@ class Order(Table):
         def hidden(key: str, sequence: int) -> Expected | None:
             return hidden_before(self.rows.values(), key, sequence, known, dead_too=claim.dead_too)
 
-        apart: list[Row] = []
+        apart: list[LeasedRow] = []
         if claim.term is None:
             assert leased.hidden == {}
         else:
@@ -132,7 +132,7 @@ class Order(Table):
         self.write(owner, back, self.store.release(TABLE, leases, restamp=False), Expected.unlock)
 
 
-def _by_key(rows: Sequence[Row]) -> dict[str, list[int]]:
+def _by_key(rows: Sequence[LeasedRow]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for row in rows:
         meta = row.message.meta
@@ -141,7 +141,7 @@ def _by_key(rows: Sequence[Row]) -> dict[str, list[int]]:
     return found
 
 
-def _stands_behind(row: Row, first: Predecessor | None) -> bool:
+def _stands_behind(row: LeasedRow, first: Predecessor | None) -> bool:
     return first is not None and row.message.meta.sequence >= first.sequence
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, Row
+from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, LeasedRow
 
 LEASE_ENDED = "TX.LEASE the lease before ended without an outcome"
 
@@ -52,8 +52,8 @@ class Owner:
     """Whoever holds a claim's rows, alive or thought dead: its token fences all it writes."""
 
     claim: Claim
-    rows: list[Row]
-    apart: list[Row] = field(default_factory=list[Row])
+    rows: list[LeasedRow]
+    apart: list[LeasedRow] = field(default_factory=list[LeasedRow])
     """Those that stood behind another one when they were claimed: they go back undispatched."""
     followed: dict[KeyId, int] = field(default_factory=dict[KeyId, int])
     """The keys it claimed rows of, and how many of each; empty when it claimed whatever was due."""

@@ -15,7 +15,7 @@ from hypothesis.stateful import initialize, precondition, rule, run_state_machin
 
 from outbox_core import schema
 from outbox_core.message import NIL_UUID
-from outbox_core.store import Failure, Lease, Row
+from outbox_core.store import Failure, Lease, LeasedRow
 from tests.integration.relay.machine import KEYS, TABLE, Table
 from tests.integration.relay.machine_order import Order
 from tests.integration.relay.machine_writers import MOST_OPEN, Writers
@@ -162,7 +162,7 @@ class Machine(Writers, Order):
 
         self.write(owner, some, self.store.release(TABLE, leases(some), restamp=restamp), apply)
 
-    def drawn(self, data: st.DataObject) -> tuple[Owner, list[Row]]:
+    def drawn(self, data: st.DataObject) -> tuple[Owner, list[LeasedRow]]:
         """An owner, however late, and some of its rows."""
         owner = data.draw(st.sampled_from([owner for owner in self.owners if owner.rows]))
         rows = st.lists(st.sampled_from(owner.rows), min_size=1, unique_by=lambda row: row.id)
@@ -226,7 +226,7 @@ def published(row: Expected) -> None:
     row.state, row.token, row.error = "published", None, None
 
 
-def leases(rows: list[Row]) -> list[Lease]:
+def leases(rows: list[LeasedRow]) -> list[Lease]:
     return [(row.id, row.token) for row in rows]
 
 
