@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
-from uuid import UUID
 
 from asyncpg.pgproto import pgproto
 
@@ -25,7 +24,7 @@ from benchmarks.relay_process import Metrics, Stopwatch, nothing
 from outbox_core.identifiers import uuid7
 from outbox_core.relay import Relay
 from outbox_core.relay.process import spare_the_collector
-from outbox_core.store import Claim, KeyId, Lease, Leased, Predecessor, Resolution, Tick
+from outbox_core.store import Claim, KeyId, Lease, Leased, Predecessor, Resolution, RowId, Tick
 from outbox_core.stores.postgres.rows import leased
 from outbox_core.table import TableName
 
@@ -112,10 +111,10 @@ class RecordedStore:
         self._returned += [record for record in self._records if record[0] in released]
         return set()
 
-    async def resolved(self, *_: object) -> dict[UUID, Resolution]:
+    async def resolved(self, *_: object) -> dict[RowId, Resolution]:
         return {}
 
-    async def locked(self, *_: object) -> set[UUID]:
+    async def locked(self, *_: object) -> set[RowId]:
         return set()
 
     async def tick(self, *_: object) -> Tick:

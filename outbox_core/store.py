@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, overload
@@ -18,7 +18,10 @@ _Made = TypeVar("_Made", covariant=True)
 KeyId: TypeAlias = tuple[UUID, str]
 """An ordering key and the tenant it belongs to."""
 
-Lease: TypeAlias = tuple[UUID, UUID]
+RowId: TypeAlias = Hashable
+"""The id of a row, made by its store, which alone knows what is in it."""
+
+Lease: TypeAlias = tuple[RowId, UUID]
 """The id of a row and the token under which it is leased."""
 
 Place: TypeAlias = tuple[datetime, int]
@@ -62,7 +65,7 @@ class Claim:
     held: Sequence[KeyId] = ()
     shut: Sequence[str] = ()
     in_hand: Sequence[UUID] = ()
-    apart: Sequence[UUID] = ()
+    apart: Sequence[RowId] = ()
     dead_too: bool = False
     floors: Mapping[KeyId, int] = field(default_factory=dict[KeyId, int])
     blind: bool = False
@@ -73,7 +76,7 @@ class Claim:
 class LeasedRow:
     """A row as a claim leases it."""
 
-    id: UUID
+    id: RowId
     token: UUID
     message: DispatchedMessage
     due: float
@@ -96,7 +99,7 @@ class RowFactory(Protocol[_Made]):
 
     def __call__(
         self,
-        row_id: UUID,
+        row_id: RowId,
         token: UUID,
         message: DispatchedMessage,
         due: float,
@@ -177,7 +180,7 @@ class Failure:
     """How a leased row is put off (``delay`` seconds from now) or given up (``dead``). ``refund`` gives the attempt of
     this lease back."""
 
-    id: UUID
+    id: RowId
     token: UUID
     error: str
     delay: float
@@ -264,7 +267,7 @@ class Store(Protocol):
         key could be followed for, and if they are due and free."""
         ...
 
-    async def read(self, table: TableName, row_id: UUID) -> None:
+    async def read(self, table: TableName, row_id: RowId) -> None:
         """Read the content of one row, as a claim would, and do nothing with it. Raises `ContentUnreadable` when that
         cannot be done."""
         ...
@@ -286,11 +289,11 @@ class Store(Protocol):
         due as of now, so that other relays, which may have read past them, see them."""
         ...
 
-    async def resolved(self, table: TableName, ids: Collection[UUID]) -> dict[UUID, Resolution]:
+    async def resolved(self, table: TableName, ids: Collection[RowId]) -> dict[RowId, Resolution]:
         """Those of the rows that are published or dead. Rows that are pending, leased or gone are not among them."""
         ...
 
-    async def locked(self, table: TableName, ids: Collection[UUID]) -> set[UUID]:
+    async def locked(self, table: TableName, ids: Collection[RowId]) -> set[RowId]:
         """Those of the rows that somebody else keeps locked at this moment: to write them would have to wait."""
         ...
 

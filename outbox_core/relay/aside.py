@@ -13,10 +13,8 @@ from outbox_core.relay import clock
 from outbox_core.relay.outcomes import Outcomes
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from outbox_core.relay.in_flight import Delivery
-    from outbox_core.store import Store
+    from outbox_core.store import RowId, Store
     from outbox_core.table import TableName
 
 LOOK_SECONDS: Final = 1.0
@@ -103,7 +101,7 @@ class Aside:
             self._tell()
         return again
 
-    async def _find_locked(self, batch: Outcomes) -> set[UUID] | None:
+    async def _find_locked(self, batch: Outcomes) -> set[RowId] | None:
         try:
             return await self._store.locked(self._table, [row.id for row in batch.rows])
         except StorageError:

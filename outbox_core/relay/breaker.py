@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 if TYPE_CHECKING:
     from outbox_core.relay.backoff import Backoff
+    from outbox_core.store import RowId
 
 TIMEOUTS_OF_AN_OUTAGE: Final = 3
 OPENINGS_OF_A_SUSPECT: Final = 3
@@ -41,8 +41,8 @@ class Breaker:
         """Whether it is half open because a probe was answered."""
         self._told = False
         """Whether the broker itself has said that it takes nothing: then an answered probe says nothing."""
-        self._in_flight_at_opening: frozenset[UUID] = frozenset()
-        self._suspicions: Counter[UUID] = Counter()
+        self._in_flight_at_opening: frozenset[RowId] = frozenset()
+        self._suspicions: Counter[RowId] = Counter()
         self.suspects = False
         """Whether any row is under suspicion."""
 
@@ -79,7 +79,7 @@ class Breaker:
         self._openings, self.retry_at = openings, now
         return news
 
-    def open(self, now: float, in_flight: Iterable[UUID], *, told: bool = False) -> bool:
+    def open(self, now: float, in_flight: Iterable[RowId], *, told: bool = False) -> bool:
         """The broker is away, or has ``told`` that it takes nothing. True when that is news; the time of the next try
         is ``retry_at``."""
         if self.state is BreakerState.OPEN:
@@ -119,16 +119,16 @@ class Breaker:
             self.half_opened_at = now
             self.state = BreakerState.HALF_OPEN
 
-    def is_suspect(self, row_id: UUID) -> bool:
+    def is_suspect(self, row_id: RowId) -> bool:
         """Whether a row was there each time the broker went away although it came back at once: it goes alone, and
         what it does is charged to it."""
         return self.suspicions_of(row_id) >= OPENINGS_OF_A_SUSPECT
 
-    def suspicions_of(self, row_id: UUID) -> int:
+    def suspicions_of(self, row_id: RowId) -> int:
         """How often a row was there when the broker went away although it came back at once."""
         return self._suspicions[row_id]
 
-    def forget(self, row_id: UUID) -> None:
+    def forget(self, row_id: RowId) -> None:
         """The row is resolved."""
         self._suspicions.pop(row_id, None)
         self.suspects = bool(self._suspicions)

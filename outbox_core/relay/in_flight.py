@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from outbox_core.meta import DispatchedMessage
     from outbox_core.relay.keys import Key
-    from outbox_core.store import Claim, KeyId, Lease, Leased, Place, Predecessor
+    from outbox_core.store import Claim, KeyId, Lease, Leased, Place, Predecessor, RowId
 
 
 class Stage(IntEnum):
@@ -49,7 +49,7 @@ class Delivery:
 
     def __init__(
         self,
-        row_id: UUID,
+        row_id: RowId,
         token: UUID,
         message: DispatchedMessage,
         due: float,
@@ -143,8 +143,8 @@ class InFlight:
         self._rows_deferred = 0
         self._bytes_deferred = 0
         self._leases: dict[UUID, int] = {}
-        self._unordered: set[UUID] = set()
-        self._abandoned: dict[UUID, UUID] = {}
+        self._unordered: set[RowId] = set()
+        self._abandoned: dict[RowId, UUID] = {}
         self._max_bytes = max_bytes
         self._changed = anyio.Event()
 
@@ -210,7 +210,7 @@ class InFlight:
         """Claims that still have rows here."""
         return list(self._leases)
 
-    def unordered_ids(self) -> list[UUID]:
+    def unordered_ids(self) -> list[RowId]:
         """Rows of these claims that are not in the order of their keys."""
         return [*self._unordered, *self._abandoned]
 

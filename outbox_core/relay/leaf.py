@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from outbox_core.meta import DispatchedMessage
     from outbox_core.relay.in_flight import Delivery
+    from outbox_core.store import RowId
 
 _STUCK_SECONDS: Final = 1.0
 _YIELDING_SECONDS: Final = 0.1
@@ -60,7 +61,7 @@ class Leaf:
         """Probes that were left behind and have not ended yet."""
         self.closed_at = 0.0
         """When its last outage was seen to be over."""
-        self._witnessed: dict[UUID, UUID] = {}
+        self._witnessed: dict[RowId, UUID] = {}
         """Rows that were there when it went away, each with the token it had."""
         self._alone: Delivery | None = None
         """The suspect that is with the dispatcher, or waits for all others to be gone."""

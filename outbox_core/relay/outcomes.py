@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
-from uuid import UUID
+from typing import TYPE_CHECKING, TypeVar
 
 from outbox_core.relay.in_flight import Delivery
+
+if TYPE_CHECKING:
+    from outbox_core.store import RowId
 
 _T = TypeVar("_T")
 
@@ -42,7 +44,7 @@ class Outcomes:
     def rows(self) -> list[Delivery]:
         return [*self.published, *(verdict.row for verdict in self.failed), *self.released]
 
-    def take(self, ids: Collection[UUID]) -> Outcomes:
+    def take(self, ids: Collection[RowId]) -> Outcomes:
         """Of these rows, which are not in here any more."""
         taken = Outcomes(reasons=set(self.reasons), unsure=self.unsure)
         self.published, taken.published = _parted(self.published, lambda row: row.id in ids)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
@@ -36,6 +36,9 @@ class MemoryDatabase(Database):
     def transaction(self) -> AbstractAsyncContextManager[MemoryTransaction]:
         return self._store.transaction()
 
+    def unknown_id(self) -> UUID:
+        return uuid4()
+
     async def replay(self, event_id: UUID) -> None:
         row = self._store.table(self.table).rows[event_id]
         row.dead_at, row.attempts, row.available_at = None, 0, datetime.now(UTC)
@@ -60,6 +63,9 @@ class PostgresDatabase(Database):
                 yield connection
         finally:
             await connection.close()
+
+    def unknown_id(self) -> UUID:
+        return uuid4()
 
     async def replay(self, event_id: UUID) -> None:
         await self.execute(

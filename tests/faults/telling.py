@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from outbox_core.store import Claim, Failure, KeyId, Lease, Leased
+from outbox_core.store import Claim, Failure, KeyId, Lease, Leased, RowId
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 from tests.integration.relay.journal import Journal
@@ -44,7 +44,7 @@ class Account:
             "ack", relay=self._relay, number=number, failed=[str(event_id) for event_id in failed]
         )
 
-    def presents(self, write: str, leases: Mapping[UUID, Sequence[UUID]]) -> int:
+    def presents(self, write: str, leases: Mapping[UUID, Sequence[RowId]]) -> int:
         """Rows by their tokens, no rows where all of a token are meant; a number, by which the answer is known."""
         number = next(self._numbers)
         shown = {str(token): [str(row) for row in rows] for token, rows in leases.items()}
@@ -92,7 +92,7 @@ class TellingStore(PostgresStore):
     async def _told(self, write: str, leases: Sequence[Lease], work: Awaitable[set[Lease]]) -> set[Lease]:
         if not leases:
             return await work
-        by_token: dict[UUID, list[UUID]] = {}
+        by_token: dict[UUID, list[RowId]] = {}
         for row, token in leases:
             by_token.setdefault(token, []).append(row)
         number = self._account.presents(write, by_token)

@@ -23,6 +23,7 @@ from outbox_core.store import (
     Place,
     Predecessor,
     Resolution,
+    RowId,
     Span,
     Tick,
 )
@@ -165,7 +166,7 @@ class FaultyStore:
         self._record.counts["look from a floor on"] += any(claim.floors.values())
         return await self.call("predecessors", found)
 
-    async def read(self, table: TableName, row_id: UUID) -> None:
+    async def read(self, table: TableName, row_id: RowId) -> None:
         await self.call("read", lambda: self.inner.read(table, row_id))
 
     async def place_after(self, table: TableName, since: Place, rows: int) -> Place | None:
@@ -210,12 +211,12 @@ class FaultyStore:
 
         return await self.call(name, written)
 
-    async def resolved(self, table: TableName, ids: Collection[UUID]) -> dict[UUID, Resolution]:
+    async def resolved(self, table: TableName, ids: Collection[RowId]) -> dict[RowId, Resolution]:
         found = await self.call("resolved", lambda: self.inner.resolved(table, ids))
         self._record.counts["written before, answer lost"] += len(found)
         return found
 
-    async def locked(self, table: TableName, ids: Collection[UUID]) -> set[UUID]:
+    async def locked(self, table: TableName, ids: Collection[RowId]) -> set[RowId]:
         return await self.call("locked", lambda: self.inner.locked(table, ids))
 
     async def tick(self, table: TableName) -> Tick:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from outbox_core.errors import ContentUnreadable, StorageTimeout
-from outbox_core.store import Claim, KeyId, Leased
+from outbox_core.store import Claim, KeyId, Leased, RowId
 from outbox_core.stores.memory.store import MemoryStore
 from outbox_core.table import TableName
 
@@ -22,7 +22,7 @@ class UnreadableStore(MemoryStore):
     async def follow(self, table: TableName, claim: Claim, keys: dict[KeyId, int]) -> Leased:  # type: ignore[override]
         return await self._checked(table, claim, await super().follow(table, claim, keys))
 
-    async def read(self, table: TableName, row_id: UUID) -> None:
+    async def read(self, table: TableName, row_id: RowId) -> None:
         if row_id == self.culprit:
             raise self.error("cannot be read")
         await super().read(table, row_id)

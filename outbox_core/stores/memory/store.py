@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 import anyio.lowlevel
 
@@ -25,6 +24,7 @@ from outbox_core.store import (
     Place,
     Predecessor,
     Resolution,
+    RowId,
     Span,
     Tick,
 )
@@ -162,7 +162,7 @@ class MemoryStore:
         memory, now = await self._step(table)
         return _before(memory, claim, spans, now)
 
-    async def read(self, table: TableName, row_id: UUID) -> None:
+    async def read(self, table: TableName, row_id: RowId) -> None:
         del row_id  # what is in memory can be read
         await self._step(table)
 
@@ -212,7 +212,7 @@ class MemoryStore:
                 row.available_at = now
         return set(leases) - rows.keys()
 
-    async def resolved(self, table: TableName, ids: Collection[UUID]) -> dict[UUID, Resolution]:
+    async def resolved(self, table: TableName, ids: Collection[RowId]) -> dict[RowId, Resolution]:
         memory, _ = await self._step(table)
         return {
             row.id: Resolution(row.published_at is not None, row.attempts, row.replays, row.last_error)
@@ -220,7 +220,7 @@ class MemoryStore:
             if row.id in ids and (row.published_at is not None or row.dead_at is not None)
         }
 
-    async def locked(self, table: TableName, ids: Collection[UUID]) -> set[UUID]:
+    async def locked(self, table: TableName, ids: Collection[RowId]) -> set[RowId]:
         del ids  # nobody locks a row here
         await self._step(table)
         return set()
@@ -264,7 +264,9 @@ def _wait(row: MemoryRow, now: datetime, lock_ttl: timedelta) -> float | None:
 
 def _held(memory: MemoryTable, leases: Collection[Lease]) -> dict[Lease, MemoryRow]:
     """The rows whose lease still has the token it is asserted to have."""
-    held = {(row.id, row.lock_token): row for row in memory.rows.values() if row.lock_token is not None}
+    held: dict[Lease, MemoryRow] = {
+        (row.id, row.lock_token): row for row in memory.rows.values() if row.lock_token is not None
+    }
     return {lease: held[lease] for lease in leases if lease in held}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import asyncpg
 
@@ -19,6 +19,7 @@ from outbox_core.store import (
     Place,
     Predecessor,
     Resolution,
+    RowId,
     Span,
     Tick,
 )
@@ -165,7 +166,7 @@ class PostgresStore:
         )  # fmt: skip
         return {asked[int(row[0]) - 1]: Predecessor(row[1], row[2]) for row in rows}
 
-    async def read(self, table: TableName, row_id: UUID) -> None:
+    async def read(self, table: TableName, row_id: RowId) -> None:
         await self._fetch(table, "read_content", "claim", row_id)
 
     async def place_after(self, table: TableName, since: Place, rows: int) -> Place | None:
@@ -187,11 +188,11 @@ class PostgresStore:
         ids, tokens = _columns(leases, 2)
         return _lost(leases, await self._fetch(table, "release", "complete", ids, tokens, restamp))
 
-    async def resolved(self, table: TableName, ids: Collection[UUID]) -> dict[UUID, Resolution]:
+    async def resolved(self, table: TableName, ids: Collection[RowId]) -> dict[RowId, Resolution]:
         rows = await self._fetch(table, "resolved", "complete", list(ids))
         return {row[0]: Resolution(*row[1:]) for row in rows}
 
-    async def locked(self, table: TableName, ids: Collection[UUID]) -> set[UUID]:
+    async def locked(self, table: TableName, ids: Collection[RowId]) -> set[RowId]:
         return {row[0] for row in await self._fetch(table, "locked", "complete", list(ids))}
 
     async def tick(self, table: TableName) -> Tick:

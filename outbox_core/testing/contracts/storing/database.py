@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 if TYPE_CHECKING:
-    from outbox_core.store import Store
+    from outbox_core.store import RowId, Store
     from outbox_core.table import TableName
 
 
@@ -28,6 +28,10 @@ class Database(ABC):
     @abstractmethod
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """An open transaction that `Outbox.enqueue` accepts: committed with the block, rolled back when it raises."""
+
+    @abstractmethod
+    def unknown_id(self) -> RowId:
+        """An id of the stores' own kind that no row has."""
 
     @abstractmethod
     async def replay(self, event_id: UUID) -> None:

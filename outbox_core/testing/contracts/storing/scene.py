@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from outbox_core.testing.contracts.storing.database import Database
 
 NIL: Final = UUID(int=0)
-NOBODY: Final[frozenset[UUID]] = frozenset()
+NOBODY: Final[frozenset[object]] = frozenset()
 LONG: Final = 30.0
 """A lease that does not end during a test."""
 PATIENCE: Final = 10.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from outbox_core.message import Message
 from outbox_core.record import State
@@ -107,8 +106,16 @@ class UnknownContract:
             row = await scene.claim_one(limit=1)
             before = await scene.look(message), await scene.look(other)
             equal(await scene.store.locked(scene.table, [row.id]), NOBODY, "rows locked")
-            equal(await scene.store.locked(scene.table, [row.id, uuid4()]), NOBODY, "locked, with an unknown")
-            equal(await scene.store.locked(scene.table, [uuid4()]), NOBODY, "unknown ones that are locked")
+            equal(
+                await scene.store.locked(scene.table, [row.id, database.unknown_id()]),
+                NOBODY,
+                "locked, with an unknown",
+            )
+            equal(
+                await scene.store.locked(scene.table, [database.unknown_id()]),
+                NOBODY,
+                "unknown ones that are locked",
+            )
             equal(await scene.store.locked(scene.table, []), NOBODY, "locked, when none is asked for")
             equal((await scene.look(message), await scene.look(other)), before, "the rows")
             lost = await scene.store.publish(scene.table, leases([row]), delete=False)
