@@ -33,7 +33,7 @@ from benchmarks.traps import BLOCKED, Depth, Trap, clean, traps
 from benchmarks.turns import rotated
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
-from outbox_core.store import BEGINNING, Claim, KeyId, Leased, Predecessor, Span
+from outbox_core.store import BEGINNING, Claim, KeyId, KeyRequest, KeySpan, Leased, Predecessor
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 
@@ -110,14 +110,14 @@ class TimedStore(PostgresStore):
             self._note(began, sweep=claim.since == BEGINNING)
         return leased
 
-    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
+    async def follow(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         began = time.perf_counter()
         leased = await super().follow(table, claim, keys)
         self._note(began, sweep=False)
         return leased
 
     async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[Span]
+        self, table: TableName, claim: Claim, spans: Sequence[KeySpan]
     ) -> dict[KeyId, Predecessor]:
         began = time.perf_counter()
         found = await super().predecessors(table, claim, spans)

@@ -12,7 +12,7 @@ import asyncio
 import cProfile
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
@@ -24,7 +24,7 @@ from benchmarks.relay_process import Metrics, Stopwatch, nothing
 from outbox_core.identifiers import uuid7
 from outbox_core.relay import Relay
 from outbox_core.relay.process import spare_the_collector
-from outbox_core.store import Claim, KeyId, Lease, Leased, Predecessor, Resolution, RowId, Tick
+from outbox_core.store import Claim, KeyId, KeyRequest, Lease, Leased, Predecessor, Resolution, RowId, Tick
 from outbox_core.stores.postgres.rows import leased
 from outbox_core.table import TableName
 
@@ -90,10 +90,10 @@ class RecordedStore:
         await asyncio.sleep(0)
         return set()
 
-    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
+    async def follow(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         found: list[tuple[Any, ...]] = []
         self._returned.sort(key=itemgetter(6))
-        for wanted, most in keys.items():
+        for wanted, most, _ in keys:
             found += self._again({wanted}.__contains__, most)
         return leased(table, claim, found, looked=True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 from uuid import UUID
@@ -49,10 +49,9 @@ class Claim:
     over, as are places before ``since`` and after ``until``. ``limit`` bounds rows and ``max_bytes`` payloads as they
     will be in memory; one row comes however large it is. A lease older than ``lock_ttl`` seconds is void. ``in_hand``
     are the tokens of earlier claims of which the relay still has rows, whose order it knows but for those rows that it
-    is giving back, ``apart``. With ``dead_too`` a dead row comes before the others of its key, too. ``floors`` are
-    sequences up to which a key has no living row that could come before others but those in hand: whoever looks for
-    such begins after them. A ``blind`` one leases rows without reading their content, which comes back empty, and one
-    that does not ``look`` says nothing about what comes before its rows.
+    is giving back, ``apart``. With ``dead_too`` a dead row comes before the others of its key, too. A ``blind`` one
+    leases rows without reading their content, which comes back empty, and one that does not ``look`` says nothing about
+    what comes before its rows.
     """
 
     token: UUID
@@ -67,7 +66,6 @@ class Claim:
     in_hand: Sequence[UUID] = ()
     apart: Sequence[RowId] = ()
     dead_too: bool = False
-    floors: Mapping[KeyId, int] = field(default_factory=dict[KeyId, int])
     blind: bool = False
     look: bool = True
 
@@ -115,11 +113,24 @@ class RowSource(Protocol):
     def __call__(self, make: RowFactory[_T], /) -> list[_T]: ...
 
 
-class Span(NamedTuple):
-    """The part of a key's rows, below a sequence, that may hide a predecessor."""
+class KeySpan(NamedTuple):
+    """The part of a key that may have a predecessor: the sequences between two bounds, both excluded.
+
+    Up to ``after`` the key is known to have no living row that could come before others but the caller's own. Dead rows
+    count from the key's beginning.
+    """
 
     key_id: KeyId
+    after: int
     before: int
+
+
+class KeyRequest(NamedTuple):
+    """How many ``rows`` of a key to lease, lowest sequences first. As in a `KeySpan`, it has none up to ``after``."""
+
+    key_id: KeyId
+    rows: int
+    after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,22 +260,22 @@ class Store(Protocol):
         for in the very state of the table that they were taken from, unless the claim is not to ``look``."""
         ...
 
-    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
+    async def follow(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         """The same for the given keys, each key's lowest sequences first and at most so many of it. Looks in any
         case."""
         ...
 
-    async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
+    async def undo(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
         """Release what a claim of unknown outcome may have leased, attempts refunded. If it was one of given keys,
         those, as they were given to `follow`; the rows are looked for where the claim took them."""
         ...
 
     async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[Span]
+        self, table: TableName, claim: Claim, spans: Sequence[KeySpan]
     ) -> dict[KeyId, Predecessor]:
-        """The first unresolved row of each span that no claim in hand has leased, but for living ones up to the claim's
-        floors. Replayed rows come before nobody: they count only in a span up to `LAST_SEQUENCE`, which asks for what a
-        key could be followed for, and if they are due and free."""
+        """The first unresolved row of each span that no claim in hand has leased. Replayed rows come before nobody:
+        they count only in a span up to `LAST_SEQUENCE`, which asks for what a key could be followed for, and if they
+        are due and free."""
         ...
 
     async def read(self, table: TableName, row_id: RowId) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +17,7 @@ from outbox_core.relay.position import Position
 from outbox_core.relay.reach import GROWTH, Reach
 from outbox_core.relay.reviews import Reviews
 from outbox_core.relay.sweep import Sweeps
-from outbox_core.store import BEGINNING, END, Claim, KeyId, Place, Store
+from outbox_core.store import BEGINNING, END, Claim, Place, Store
 
 if TYPE_CHECKING:
     from outbox_core.observer import Event
@@ -167,7 +167,8 @@ class Claimer:
             await self._in_flight.changed(1.0)
             return True
         await self._look()
-        await self._reviews.hold(lambda keys: self._claim(BEGINNING, floors=self.floors.for_following(keys)))
+        if self._reviews.is_due:
+            await self._reviews.hold(self._claim(BEGINNING), self.floors)
         if self._leasing.unreadable.suspected and not self._halted:
             return await self._read_blindly()  # before its key is followed again, which would fail again
         followed = not self._halted and await self._follow()
@@ -211,7 +212,7 @@ class Claimer:
         reach = self._reach if sweep is None or since == position else sweep.reach
         try:
             until = await reach.end(self._store, self._table, since)
-            batch = await self._leasing.lease(self._claim(since, until, reach.limit), {})
+            batch = await self._leasing.lease(self._claim(since, until, reach.limit), ())
         except StorageError as error:
             reach.failed(error)
             self._reach.learn(reach)
@@ -250,8 +251,8 @@ class Claimer:
             return False
         began = clock.now()
         try:
-            claim = self._claim(BEGINNING, limit=reach.limit, floors=self.floors.for_following(keys))
-            batch = await self._leasing.lease(claim, keys)
+            claim = self._claim(BEGINNING, limit=reach.limit)
+            batch = await self._leasing.lease(claim, self.floors.requests(keys))
         except StorageError as error:
             reach.failed(error)
             raise
@@ -265,9 +266,7 @@ class Claimer:
         else:
             self._admission.admit_soon(batch)
 
-    def _claim(
-        self, since: Place, until: Place = END, limit: int = 1, floors: Mapping[KeyId, int] | None = None
-    ) -> Claim:
+    def _claim(self, since: Place, until: Place = END, limit: int = 1) -> Claim:
         settings = self._settings
         return Claim(
             token=uuid7(),
@@ -282,7 +281,6 @@ class Claimer:
             in_hand=self._in_flight.tokens() if settings.single_active else (),
             apart=self._in_flight.unordered_ids() if settings.single_active else (),
             dead_too=settings.on_dead == "block",
-            floors=floors or {},
             look=not self.floors.looks_apart,
         )
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from outbox_core.relay import clock
 from outbox_core.relay.wakeups import MAX_SWEEP_SECONDS
+from outbox_core.store import LAST_SEQUENCE, KeyRequest, KeySpan
 
 if TYPE_CHECKING:
     from outbox_core.relay.in_flight import Delivery
@@ -79,6 +80,21 @@ class Floors:
         if len(self._next_from_first) > _MOST_KEYS:
             self._next_from_first.clear()
         return floors
+
+    def spans(self, last: Mapping[KeyId, int]) -> list[KeySpan]:
+        """Where something may come before the sequences that these keys have come to."""
+        floors = self.of(last)
+        return [KeySpan(key_id, floors.get(key_id, 0), before) for key_id, before in last.items()]
+
+    def spans_of_all(self, keys: Collection[KeyId]) -> list[KeySpan]:
+        """Where these keys may have a message at all, replayed ones included."""
+        floors = self.for_following(keys)
+        return [KeySpan(key_id, floors.get(key_id, 0), LAST_SEQUENCE) for key_id in keys]
+
+    def requests(self, keys: Mapping[KeyId, int]) -> list[KeyRequest]:
+        """Ask for so many rows of each key."""
+        floors = self.for_following(keys)
+        return [KeyRequest(key_id, rows, floors.get(key_id, 0)) for key_id, rows in keys.items()]
 
     def sent(self) -> None:
         """A claim is sent."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,7 @@ from outbox_core.relay.in_flight import Batch, Delivery
 from outbox_core.relay.suspects import single_out, suspect_in
 from outbox_core.relay.unknown import UnknownClaims
 from outbox_core.relay.unreadable import Unreadable
-from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, Place, Predecessor, Span, Store
+from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, KeyRequest, KeySpan, Place, Predecessor, Store
 
 if TYPE_CHECKING:
     from outbox_core.observer import Event
@@ -57,7 +57,7 @@ class Leasing:
         self.cautious = False
         """One row at a time: a message may be among them that takes its process down, and the others with it."""
 
-    async def lease(self, claim: Claim, keys: Mapping[KeyId, int]) -> Batch:
+    async def lease(self, claim: Claim, keys: Sequence[KeyRequest]) -> Batch:
         """Lease rows, of given keys if there are any. Raises StorageError, and then the claim is to be undone."""
         # The store carries its calls through: here is where a stop is heard between two of them.
         await anyio.lowlevel.checkpoint_if_cancelled()
@@ -71,10 +71,11 @@ class Leasing:
             took = clock.now() - started
             # The store weighs rows as they are kept, which can be several times their size here.
             full = leased.count >= claim.limit or leased.bytes * 4 >= claim.max_bytes
-            batch = Batch(claim, leased, keys, expires=started + self._settings.trusted, full=full)
+            wanted = {request.key_id: request.rows for request in keys}
+            batch = Batch(claim, leased, wanted, expires=started + self._settings.trusted, full=full)
             if claim.blind:
                 batch.unreadable = await self.unreadable.examine(batch)
-            await self._find_predecessors(batch, took)
+            await self._find_predecessors(batch, keys, took)
             suspect = suspect_in(batch, self._settings.max_attempts) if leased.recovered else None
             others = [] if suspect is None else await self._single_out(batch, suspect)
         except BaseException as error:  # a cancellation, too, may have leased rows
@@ -83,8 +84,8 @@ class Leasing:
             self.unknown.add(claim, keys)
             # What was not answered in time may take as long again: others have their turn before.
             again = clock.now() + (_AFTER_TIMEOUT if isinstance(error, StorageTimeout) else 0.0)
-            for key_id in keys:
-                self._keys.retry(key_id, again)
+            for request in keys:
+                self._keys.retry(request.key_id, again)
             raise
         self.unreadable.claimed(claim, keys, leased)
         if leased.last is not None:
@@ -103,16 +104,18 @@ class Leasing:
         self.cautious = suspect is not None
         return batch
 
-    async def _find_predecessors(self, batch: Batch, claim_seconds: float) -> None:
+    async def _find_predecessors(
+        self, batch: Batch, keys: Sequence[KeyRequest], claim_seconds: float
+    ) -> None:
         """See, in a statement of its own, what comes before rows of a claim that did not look itself, or first in given
         keys from which nothing came: it may have been a moment early."""
-        claim, keys = batch.claim, batch.keys
+        claim = batch.claim
         if not keys:
             if not claim.look and claim.term is not None:
                 batch.hidden = await self._look(claim, batch, claim_seconds)
             return
         came = {row.key_id for row in batch.deliveries()}
-        missing = [Span(key_id, LAST_SEQUENCE) for key_id in keys if key_id not in came]
+        missing = [KeySpan(key_id, after, LAST_SEQUENCE) for key_id, _, after in keys if key_id not in came]
         if missing:
             first = await self._store.predecessors(self._table, claim, missing)
             batch.hidden = {**batch.hidden, **first}
@@ -121,8 +124,8 @@ class Leasing:
         last = last_of_keys(batch.deliveries())
         if not last:
             return batch.hidden
-        looking = replace(claim, in_hand=(*claim.in_hand, claim.token), floors=self.floors.of(last))
-        spans = [Span(key_id, sequence) for key_id, sequence in last.items()]
+        looking = replace(claim, in_hand=(*claim.in_hand, claim.token))
+        spans = self.floors.spans(last)
         began = clock.now()
         try:
             hidden = await self._store.predecessors(self._table, looking, spans)

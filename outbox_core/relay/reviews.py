@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 from outbox_core.errors import StorageTimeout
 from outbox_core.relay import clock
 from outbox_core.relay.wakeups import MAX_SWEEP_SECONDS, after_sweep
-from outbox_core.store import LAST_SEQUENCE, Span
 
 if TYPE_CHECKING:
+    from outbox_core.relay.floors import Floors
     from outbox_core.relay.keys import Keys
-    from outbox_core.store import Claim, KeyId, Store
+    from outbox_core.store import Claim, Store
     from outbox_core.table import TableName
 
 _MOST_KEYS: Final = 500
@@ -32,18 +31,20 @@ class Reviews:
         self.next = 0.0
         """When another is due."""
 
-    async def hold(self, claim_for: Callable[[Collection[KeyId]], Claim]) -> None:
-        """Look, if it is time. Raises StorageError, and then others have their turn before it is tried again."""
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for another."""
+        return clock.now() >= self.next
+
+    async def hold(self, claim: Claim, floors: Floors) -> None:
+        """Look at waiting keys. Raises StorageError, and then others have their turn before it is tried again."""
         now = clock.now()
-        if now < self.next:
-            return
         self.last = now
         self.next = now + MAX_SWEEP_SECONDS
         keys = self._keys.waiting(now, self._limit)
         if keys:
-            spans = [Span(key_id, LAST_SEQUENCE) for key_id in keys]
             try:
-                found = await self._store.predecessors(self._table, claim_for(keys), spans)
+                found = await self._store.predecessors(self._table, claim, floors.spans_of_all(keys))
             except StorageTimeout:
                 self._limit = max(1, self._limit // _FEWER)
                 raise

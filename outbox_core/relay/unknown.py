@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,14 +11,14 @@ from outbox_core.relay import clock
 from outbox_core.relay.wakeups import MAX_SWEEP_SECONDS
 
 if TYPE_CHECKING:
-    from outbox_core.store import Claim, KeyId, Place, Store
+    from outbox_core.store import Claim, KeyRequest, Place, Store
     from outbox_core.table import TableName
 
 
 @dataclass(slots=True)
 class _Lost:
     claim: Claim
-    keys: Mapping[KeyId, int]
+    keys: Sequence[KeyRequest]
     over: float
     """From then on the database is not at it any more, whoever has gone."""
     void: float
@@ -39,7 +39,7 @@ class UnknownClaims:
         self._returned = returned
         self._lost: list[_Lost] = []
 
-    def add(self, claim: Claim, keys: Mapping[KeyId, int]) -> None:
+    def add(self, claim: Claim, keys: Sequence[KeyRequest]) -> None:
         over = clock.now() + self._timeout
         self._lost.append(_Lost(claim, keys, over, over + claim.lock_ttl))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +10,7 @@ from outbox_core.errors import ContentUnreadable, StorageError, StorageTimeout, 
 
 if TYPE_CHECKING:
     from outbox_core.relay.in_flight import Batch
-    from outbox_core.store import Claim, KeyId, Leased, Place, Store
+    from outbox_core.store import Claim, KeyId, KeyRequest, Leased, Place, Store
     from outbox_core.table import TableName
 
 _MOST_TIMEOUTS: Final = 3
@@ -26,45 +26,47 @@ class Unreadable:
         self._timeouts = 0
         self._slow: tuple[Place, frozenset[KeyId]] | None = None
         """Where the claim began that was not answered in time, and the keys it was for."""
-        self._failed: tuple[Claim, Mapping[KeyId, int]] | None = None
+        self._failed: tuple[Claim, Sequence[KeyRequest]] | None = None
 
     @property
     def suspected(self) -> bool:
         """Whether there is a row to be looked for."""
         return self._failed is not None
 
-    def claimed(self, claim: Claim, keys: Mapping[KeyId, int], leased: Leased) -> None:
+    def claimed(self, claim: Claim, keys: Sequence[KeyRequest], leased: Leased) -> None:
         """A claim came to its end. One that began behind the row in question, or ended before it, or was for other
         keys, says nothing about it."""
         if self._slow is None:
             return
         since, of_keys = self._slow
         if keys or of_keys:
-            came_past = not of_keys.isdisjoint(keys)
+            came_past = not of_keys.isdisjoint(request.key_id for request in keys)
         else:
             reached = claim.until if leased.last is None or leased.count < claim.limit else leased.last
             came_past = claim.since <= since < reached
         if came_past:
             self._timeouts, self._slow = 0, None
 
-    def failed(self, claim: Claim, keys: Mapping[KeyId, int], error: StorageError) -> None:
+    def failed(self, claim: Claim, keys: Sequence[KeyRequest], error: StorageError) -> None:
         """A claim did not. The database was seen to answer right before it, so it may be what it had to read."""
         if claim.limit > 1 or claim.blind:
             return
         if isinstance(error, StorageTimeout):
             self._timeouts += 1
-            self._slow = (claim.since, frozenset(keys))
+            self._slow = (claim.since, frozenset(request.key_id for request in keys))
         if isinstance(error, ContentUnreadable) or self._timeouts >= _MOST_TIMEOUTS:
             self._failed = (claim, keys)
 
-    def taken(self, now: Claim) -> tuple[Claim, Mapping[KeyId, int]]:
+    def taken(self, now: Claim) -> tuple[Claim, Sequence[KeyRequest]]:
         """The claim that leases the row without its content, once: where it was taken from, on terms as they are
         ``now``."""
         if self._failed is None:
             raise AssertionError("no row is suspected")
         (failed, keys), self._failed = self._failed, None
         self._timeouts, self._slow = 0, None
-        return replace(now, since=failed.since, until=failed.until, blind=True, look=True), keys
+        return replace(now, since=failed.since, until=failed.until, blind=True, look=True), [
+            request._replace(after=0) for request in keys
+        ]
 
     async def examine(self, batch: Batch) -> BaseException | None:
         """Look at a row that was leased without its content: what is wrong with it, None when there is none. Raises

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from outbox_core.store import Claim, Failure, KeyId, Lease, Leased, RowId
+from outbox_core.store import Claim, Failure, KeyRequest, Lease, Leased, RowId
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 from tests.integration.relay.journal import Journal
@@ -69,11 +69,11 @@ class TellingStore(PostgresStore):
             self._account.claims(claim.token)
         return await super().claim(table, claim)
 
-    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
+    async def follow(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         self._account.claims(claim.token)
         return await super().follow(table, claim, keys)
 
-    async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
+    async def undo(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
         number = self._account.presents("undo", {claim.token: ()})
         count = await super().undo(table, claim, keys)
         self._account.hears(number, ())

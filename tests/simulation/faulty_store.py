@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from math import inf
 from random import Random
 from typing import TypeVar
@@ -18,13 +18,14 @@ from outbox_core.store import (
     Election,
     Failure,
     KeyId,
+    KeyRequest,
+    KeySpan,
     Lease,
     Leased,
     Place,
     Predecessor,
     Resolution,
     RowId,
-    Span,
     Tick,
 )
 from outbox_core.stores.memory import MemoryStore
@@ -122,14 +123,14 @@ class FaultyStore:
     async def claim(self, table: TableName, claim: Claim) -> Leased:
         return await self._leasing("claim", table, claim, lambda: self.inner.claim(table, claim))
 
-    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
+    async def follow(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
+        self._record.counts["follow from a floor on"] += any(request.after for request in keys)
         return await self._leasing("follow", table, claim, lambda: self.inner.follow(table, claim, keys))
 
     async def _leasing(
         self, name: str, table: TableName, claim: Claim, lease: Callable[[], Awaitable[Leased]]
     ) -> Leased:
         self._record.counts[name] += 1
-        self._record.counts[f"{name} from a floor on"] += any(claim.floors.values())
         second = (table, int(self._record.now()))
         self._claims[second] += 1
         if self._claims[second] == MAX_CLAIMS_PER_SECOND:
@@ -152,18 +153,18 @@ class FaultyStore:
 
         return await self.call(name, leased)
 
-    async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
+    async def undo(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
         self._record.counts["undo"] += 1
         return await self.call("undo", lambda: self.inner.undo(table, claim, keys))
 
     async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[Span]
+        self, table: TableName, claim: Claim, spans: Sequence[KeySpan]
     ) -> dict[KeyId, Predecessor]:
         async def found() -> dict[KeyId, Predecessor]:
             await asyncio.sleep(self._look_seconds)
             return await self.inner.predecessors(table, claim, spans)
 
-        self._record.counts["look from a floor on"] += any(claim.floors.values())
+        self._record.counts["look from a floor on"] += any(span.after for span in spans)
         return await self.call("predecessors", found)
 
     async def read(self, table: TableName, row_id: RowId) -> None:

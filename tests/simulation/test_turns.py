@@ -17,7 +17,7 @@ from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay, keys, reach
 from outbox_core.relay.wakeups import MAX_SWEEP_SECONDS
-from outbox_core.store import Claim, KeyId, Leased, Predecessor, Span
+from outbox_core.store import Claim, KeyId, KeyRequest, KeySpan, Leased, Predecessor
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.table import TableName
 from tests.simulation.loop import VirtualLoop
@@ -171,7 +171,7 @@ class SlowUndo(SlowStore):
             raise StorageTimeout("not answered in time")
         return await super().claim(table, claim)
 
-    async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
+    async def undo(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
         await self.spend(60.0)
         return await super().undo(table, claim, keys)
 
@@ -200,7 +200,7 @@ class SlowReview(SlowStore):
         self.asked: list[int] = []
 
     async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[Span]
+        self, table: TableName, claim: Claim, spans: Sequence[KeySpan]
     ) -> dict[KeyId, Predecessor]:
         if self.is_slow:
             self.asked.append(len(spans))

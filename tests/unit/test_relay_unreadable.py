@@ -10,7 +10,7 @@ import pytest
 from outbox_core.errors import ContentUnreadable, StorageTimeout
 from outbox_core.identifiers import uuid7
 from outbox_core.relay.unreadable import Unreadable
-from outbox_core.store import Claim, KeyId, Place
+from outbox_core.store import Claim, KeyId, KeyRequest, Place
 from outbox_core.stores.memory.store import MemoryStore
 from tests.unit.relaying import TABLE
 
@@ -36,7 +36,7 @@ def claim(term: int = 3, limit: int = 1, blind: bool = False) -> Claim:
 def test_it_is_a_claim_of_its_own_in_the_present_term_and_passes_over_what_is_held_now() -> None:
     """The failed one is to be undone, by its token; and it is over with its term."""
     unreadable, failed = Unreadable(TABLE, MemoryStore()), claim()
-    unreadable.failed(failed, {}, ContentUnreadable("no"))
+    unreadable.failed(failed, (), ContentUnreadable("no"))
     now = Claim(
         token=uuid7(),
         term=4,
@@ -59,21 +59,21 @@ def test_it_is_a_claim_of_its_own_in_the_present_term_and_passes_over_what_is_he
 
 def test_it_is_for_the_keys_that_the_failed_one_followed() -> None:
     unreadable = Unreadable(TABLE, MemoryStore())
-    unreadable.failed(claim(), {KEY: 5}, ContentUnreadable("no"))
-    assert unreadable.taken(claim(4))[1] == {KEY: 5}
+    unreadable.failed(claim(), [KeyRequest(KEY, 5, 3)], ContentUnreadable("no"))
+    assert unreadable.taken(claim(4))[1] == [KeyRequest(KEY, 5)]
 
 
 @pytest.mark.parametrize("failed", [claim(limit=2), claim(blind=True)])
 def test_a_claim_of_several_rows_or_of_none_of_their_content_blames_nobody(failed: Claim) -> None:
     unreadable = Unreadable(TABLE, MemoryStore())
-    unreadable.failed(failed, {}, ContentUnreadable("no"))
+    unreadable.failed(failed, (), ContentUnreadable("no"))
     assert not unreadable.suspected
 
 
 def test_a_slow_row_is_suspected_when_it_was_not_answered_three_times() -> None:
     unreadable = Unreadable(TABLE, MemoryStore())
     for _ in range(2):
-        unreadable.failed(claim(), {}, StorageTimeout("slow"))
+        unreadable.failed(claim(), (), StorageTimeout("slow"))
         assert not unreadable.suspected
-    unreadable.failed(claim(), {}, StorageTimeout("slow"))
+    unreadable.failed(claim(), (), StorageTimeout("slow"))
     assert unreadable.suspected

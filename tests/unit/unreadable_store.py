@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from outbox_core.errors import ContentUnreadable, StorageTimeout
-from outbox_core.store import Claim, KeyId, Leased, RowId
+from outbox_core.store import Claim, KeyRequest, Leased, RowId
 from outbox_core.stores.memory.store import MemoryStore
 from outbox_core.table import TableName
 
@@ -19,7 +20,7 @@ class UnreadableStore(MemoryStore):
     async def claim(self, table: TableName, claim: Claim) -> Leased:
         return await self._checked(table, claim, await super().claim(table, claim))
 
-    async def follow(self, table: TableName, claim: Claim, keys: dict[KeyId, int]) -> Leased:  # type: ignore[override]
+    async def follow(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         return await self._checked(table, claim, await super().follow(table, claim, keys))
 
     async def read(self, table: TableName, row_id: RowId) -> None:
@@ -29,6 +30,6 @@ class UnreadableStore(MemoryStore):
 
     async def _checked(self, table: TableName, claim: Claim, leased: Leased) -> Leased:
         if not claim.blind and any(row.id == self.culprit for row in leased.rows()):
-            await self.undo(table, claim, {})
+            await self.undo(table, claim, ())
             raise self.error("cannot be read")
         return leased

@@ -18,6 +18,8 @@ from outbox_core.store import (
     Claim,
     Failure,
     KeyId,
+    KeyRequest,
+    KeySpan,
     Lease,
     Leased,
     LeasedRow,
@@ -25,7 +27,6 @@ from outbox_core.store import (
     Predecessor,
     Resolution,
     RowId,
-    Span,
     Tick,
 )
 from outbox_core.stores.memory.database import MemoryDatabase, MemoryRow, MemoryTable
@@ -133,21 +134,21 @@ class MemoryStore:
         due.sort(key=_place)
         return _leased(table, memory, claim, due[: claim.limit], now, look=claim.look)
 
-    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
+    async def follow(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         memory, now = await self._step(table)
         if claim.term != self.database.leadership(table).term:
             return Leased.of([], {})
         ttl = timedelta(seconds=claim.lock_ttl)
         due: list[MemoryRow] = []
-        for key_id, wanted in keys.items():
+        for key_id, wanted, after in keys:
             # A replayed row holds nobody up: while it waits it does not count among the first.
-            floor = claim.floors.get(key_id, 0)
-            rows = [row for row in memory.of_key(key_id) if row.dead_at is None and row.sequence > floor]
+            rows = [row for row in memory.of_key(key_id) if row.dead_at is None and row.sequence > after]
             heads = [row for row in rows if not row.replays or row.is_due(now, ttl)][:wanted]
             due.extend(row for row in heads if row.is_due(now, ttl))
-        return _leased(table, memory, claim, due, now, look=True)
+        after_of = {key_id: after for key_id, _, after in keys}
+        return _leased(table, memory, claim, due, now, look=True, after_of=after_of)
 
-    async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
+    async def undo(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
         del keys  # every row is looked at anyway
         memory, _ = await self._step(table)
         rows = memory.leased(claim.token)
@@ -157,7 +158,7 @@ class MemoryStore:
         return len(rows)
 
     async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[Span]
+        self, table: TableName, claim: Claim, spans: Sequence[KeySpan]
     ) -> dict[KeyId, Predecessor]:
         memory, now = await self._step(table)
         return _before(memory, claim, spans, now)
@@ -278,8 +279,10 @@ def _leased(
     now: datetime,
     *,
     look: bool,
+    after_of: Mapping[KeyId, int] | None = None,
 ) -> Leased:
-    """Lease rows, in the order given, until their payloads fill the claim; returned in the order of their places."""
+    """Lease rows, in the order given, until their payloads fill the claim; returned in the order of their places. What
+    comes before them is looked for behind the sequences ``after_of`` their keys."""
     taken: list[MemoryRow] = []
     size = 0
     for row in due:
@@ -290,23 +293,23 @@ def _leased(
         taken.append(row)
     taken.sort(key=_place)
     last = {row.key_id: row.sequence for row in sorted(taken, key=_sequence) if row.key_id is not None}
-    spans = [Span(key_id, sequence) for key_id, sequence in last.items()]
+    after_of = after_of or {}
+    spans = [KeySpan(key_id, after_of.get(key_id, 0), before) for key_id, before in last.items()]
     hidden = _before(memory, claim, spans, now) if look and claim.term is not None else {}
     return Leased.of([_row(table, claim, row) for row in taken], hidden)
 
 
 def _before(
-    memory: MemoryTable, claim: Claim, spans: Sequence[Span], now: datetime
+    memory: MemoryTable, claim: Claim, spans: Sequence[KeySpan], now: datetime
 ) -> dict[KeyId, Predecessor]:
     ttl = timedelta(seconds=claim.lock_ttl)
     found: dict[KeyId, Predecessor] = {}
     own = {claim.token, *claim.in_hand}
     for span in spans:
-        floor = claim.floors.get(span.key_id, 0)
         for row in memory.of_key(span.key_id):
             if (
                 row.sequence < span.before
-                and (row.sequence > floor or row.dead_at is not None)
+                and (row.sequence > span.after or row.dead_at is not None)
                 and (row.lock_token not in own or row.id in claim.apart)
                 and (not row.replays or (span.before == LAST_SEQUENCE and row.is_due(now, ttl)))
                 and (claim.dead_too or row.dead_at is None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -14,13 +14,14 @@ from outbox_core.store import (
     Claim,
     Failure,
     KeyId,
+    KeyRequest,
+    KeySpan,
     Lease,
     Leased,
     Place,
     Predecessor,
     Resolution,
     RowId,
-    Span,
     Tick,
 )
 from outbox_core.stores.postgres.control import Control, PostgresElection
@@ -134,18 +135,18 @@ class PostgresStore:
         )
         return leased(table, claim, found, looked=claim.look)
 
-    async def follow(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
-        tenants, names = _columns(list(keys), 2)
+    async def follow(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
+        tenants, names = _columns([request.key_id for request in keys], 2)
         found = await self._fetch(
-            table, "follow", "claim", *_terms(claim),
-            tenants, names, list(keys.values()), claim.blind, _floors(claim, keys),
+            table, "follow", "claim", *_terms(claim), tenants, names,
+            [request.rows for request in keys], claim.blind, [request.after for request in keys],
         )  # fmt: skip
         return leased(table, claim, found, looked=True)
 
-    async def undo(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
+    async def undo(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
         if keys:
-            tenants, names = _columns(list(keys), 2)
-            wanted = [_UNDO_PLACES * rows for rows in keys.values()]
+            tenants, names = _columns([request.key_id for request in keys], 2)
+            wanted = [_UNDO_PLACES * request.rows for request in keys]
             found = await self._fetch(table, "undo_follow", "claim", claim.token, tenants, names, wanted)
         else:
             tenants, names = _columns(claim.held, 2)
@@ -156,13 +157,14 @@ class PostgresStore:
         return len(found)
 
     async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[Span]
+        self, table: TableName, claim: Claim, spans: Sequence[KeySpan]
     ) -> dict[KeyId, Predecessor]:
         asked = [span.key_id for span in spans]
         rows = await self._fetch(
             table, "predecessors", "claim",
             *_columns(asked, 2), claim.lock_ttl, [span.before for span in spans],
-            list(claim.in_hand), claim.dead_too, list(claim.apart), _floors(claim, asked),
+            list(claim.in_hand), claim.dead_too, list(claim.apart),
+            [span.after for span in spans],
         )  # fmt: skip
         return {asked[int(row[0]) - 1]: Predecessor(row[1], row[2]) for row in rows}
 
@@ -214,10 +216,6 @@ def _terms(claim: Claim) -> tuple[object, ...]:
     """The first parameters of every claim."""
     bounds = (claim.lock_ttl, claim.max_bytes)
     return (claim.term, claim.token, *bounds, list(claim.in_hand), claim.dead_too, list(claim.apart))
-
-
-def _floors(claim: Claim, keys: Iterable[KeyId]) -> list[int]:
-    return [claim.floors.get(key_id, 0) for key_id in keys]
 
 
 def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:

@@ -9,7 +9,7 @@ from hypothesis.stateful import precondition, rule
 
 from outbox_core.identifiers import uuid7
 from outbox_core.message import NIL_UUID
-from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, Leased, LeasedRow, Predecessor, Span
+from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, KeyRequest, KeySpan, Leased, LeasedRow, Predecessor
 from tests.integration.relay.machine import KEYS, LOCK_TTL, TABLE, Table
 from tests.integration.relay.model import Expected, Owner, heads, hidden_before
 
@@ -31,7 +31,7 @@ class Order(Table):
         self, wanted: dict[str, int], beside: Sequence[Owner], *, dead_too: bool = False, lost: bool = False
     ) -> Owner:
         claim = self.terms(self.term, 100, beside, dead_too=dead_too)
-        followed = {(NIL_UUID, key): count for key, count in wanted.items()}
+        followed = [KeyRequest((NIL_UUID, key), count) for key, count in wanted.items()]
         leased = self.run(self.store.follow(TABLE, claim, followed))
         first = [head for key, count in wanted.items() for head in heads(self.rows.values(), key, count)]
         due = {head.sequence for head in first if head.claimable}
@@ -56,7 +56,13 @@ class Order(Table):
         )
 
     def admit(
-        self, claim: Claim, leased: Leased, beside: Sequence[Owner], followed: dict[KeyId, int], *, lost: bool
+        self,
+        claim: Claim,
+        leased: Leased,
+        beside: Sequence[Owner],
+        followed: Sequence[KeyRequest],
+        *,
+        lost: bool,
     ) -> Owner:
         """Compare what the claim saw with the model, and set apart what stands behind that. Sometimes the answer is
         lost: then the owner knows its token and not its rows."""
@@ -115,7 +121,7 @@ class Order(Table):
         """Somebody looks who is first in some keys, as a relay does for those that wait."""
         beside = self.beside(data)
         claim = self.terms(self.term, 1, beside, dead_too=dead_too)
-        spans = [Span((NIL_UUID, key), LAST_SEQUENCE) for key in sorted(keys)]
+        spans = [KeySpan((NIL_UUID, key), 0, LAST_SEQUENCE) for key in sorted(keys)]
         found = self.run(self.store.predecessors(TABLE, claim, spans))
         known = self.in_hand(beside)
         rows = self.rows.values()

@@ -13,7 +13,7 @@ import pytest
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Claimed, Published
 from outbox_core.relay import Relay
-from outbox_core.store import Claim, Span
+from outbox_core.store import Claim, KeySpan
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 from tests.integration.relay.bench import TABLE, Bench, ignore, until
@@ -73,8 +73,8 @@ class LooksSeen(PostgresStore):
         super().__init__(dsn)
         self.floors: list[int] = []
 
-    async def predecessors(self, table: TableName, claim: Claim, spans: Sequence[Span]) -> Any:
-        self.floors += [claim.floors.get(span.key_id, 0) for span in spans]
+    async def predecessors(self, table: TableName, claim: Claim, spans: Sequence[KeySpan]) -> Any:
+        self.floors += [span.after for span in spans]
         return await super().predecessors(table, claim, spans)
 
 

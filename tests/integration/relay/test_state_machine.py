@@ -70,7 +70,7 @@ class Machine(Writers, Order):
         claimable = sum(row.claimable for row in self.rows.values())
         leased = self.run(self.store.claim(TABLE, claim))
         assert leased.count == min(limit, claimable)
-        self.admit(claim, leased, beside, {}, lost=lost)
+        self.admit(claim, leased, beside, (), lost=lost)
 
     @precondition(lambda self: self.owners)
     @rule(data=st.data())
@@ -82,7 +82,7 @@ class Machine(Writers, Order):
         """As it mostly goes: the answer is lost, and the next thing its owner does is to undo the claim."""
         if key is None:
             claim = self.terms(None, limit, [], dead_too=False)
-            owner = self.admit(claim, self.run(self.store.claim(TABLE, claim)), [], {}, lost=True)
+            owner = self.admit(claim, self.run(self.store.claim(TABLE, claim)), [], (), lost=True)
         else:
             owner = self.follow_keys({key: limit}, [], lost=True)
         self.undo_of(owner)
@@ -106,7 +106,8 @@ class Machine(Writers, Order):
                 row.unlock()
             elif row.key is not None and followed:
                 places = sum(other.key == row.key for other in unresolved)
-                assert places > UNDO_REACH * followed[NIL_UUID, row.key]
+                asked = {request.key_id: request.rows for request in followed}
+                assert places > UNDO_REACH * asked[NIL_UUID, row.key]
             else:
                 assert not row.due or sum(other.due for other in unresolved) > UNDO_REACH * claim.limit
 

@@ -10,6 +10,7 @@ import anyio
 
 from outbox_core.message import Message
 from outbox_core.record import State
+from outbox_core.store import KeyRequest
 from outbox_core.testing.contracts.driving import expect
 from outbox_core.testing.contracts.storing.scene import at_work, equal, ids, key_id
 
@@ -123,7 +124,9 @@ class ClaimContract:
             equal((row.message.payload, row.message.meta.key), (b"", "k"), "content and key")
             await scene.store.read(scene.table, row.id)
             await scene.store.release(scene.table, [row.lease], restamp=False)
-            followed = await scene.store.follow(scene.table, scene.terms(blind=True), {key_id("k"): 1})
+            followed = await scene.store.follow(
+                scene.table, scene.terms(blind=True), [KeyRequest(key_id("k"), 1)]
+            )
             equal([row.message.payload for row in followed.rows()], [b""], "content of a followed key")
 
     async def test_held_keys_are_passed_over_for_their_tenant_alone(self, database: Database) -> None:
@@ -182,7 +185,7 @@ class ClaimContract:
             for term in (scene.term - 1, scene.term + 1):
                 equal(await scene.claim(term=term), [], f"rows in term {term} of {scene.term}")
                 claim = scene.terms(term=term)
-                followed = await scene.store.follow(scene.table, claim, {key_id("k"): 1})
+                followed = await scene.store.follow(scene.table, claim, [KeyRequest(key_id("k"), 1)])
                 equal(followed.count, 0, "rows followed")
             equal((await scene.look(message)).attempts, 0, "attempts")
             equal(ids(await scene.claim(term=None)), [message.event_id], "rows where nobody leads")

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from outbox_core.message import Message
-from outbox_core.store import Predecessor, Span
+from outbox_core.store import KeyRequest, KeySpan, Predecessor
 from outbox_core.testing.contracts.driving import expect
 from outbox_core.testing.contracts.storing.claims import TENANT, TOPIC
 from outbox_core.testing.contracts.storing.scene import (
@@ -21,8 +21,6 @@ from outbox_core.testing.contracts.storing.scene import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from outbox_core.store import Claim, KeyId, LeasedRow
     from outbox_core.testing.contracts.storing.database import Database
 
@@ -39,7 +37,7 @@ class KeyContract:
         others = [Message(TOPIC, 9), Message(TOPIC, 9, key="a", tenant_id=TENANT)]
         async with at_work(database) as scene:
             await scene.write(*others, *first, *second)
-            rows = await _followed(scene, {key_id("a"): 2, key_id("b"): 1})
+            rows = await _followed(scene, KeyRequest(key_id("a"), 2), KeyRequest(key_id("b"), 1))
             wanted = [message.event_id for message in (*first[:2], second[0])]
             equal(sorted(ids(rows)), sorted(wanted), "rows")
             equal({row.message.meta.attempts for row in rows}, {1}, "attempts")
@@ -48,9 +46,9 @@ class KeyContract:
         message = Message(TOPIC, 1, key="a")
         async with at_work(database) as scene:
             await scene.write(message)
-            keys = {key_id("a"): 5, key_id("nobody"): 5}
-            equal(ids(await _followed(scene, keys)), [message.event_id], "rows")
-            equal(await _followed(scene, keys), [], "rows under a lease")
+            keys = KeyRequest(key_id("a"), 5), KeyRequest(key_id("nobody"), 5)
+            equal(ids(await _followed(scene, *keys)), [message.event_id], "rows")
+            equal(await _followed(scene, *keys), [], "rows under a lease")
 
     async def test_following_passes_over_the_published_and_the_dead(self, database: Database) -> None:
         messages = [Message(TOPIC, n, key="a") for n in range(3)]
@@ -59,15 +57,15 @@ class KeyContract:
             rows = await scene.claim(limit=2)
             await scene.store.publish(scene.table, leases(rows[:1]), delete=False)
             await scene.store.fail(scene.table, [failure(rows[1], dead=True)])
-            found = await _followed(scene, {key_id("a"): 1})
+            found = await _followed(scene, KeyRequest(key_id("a"), 1))
             equal(ids(found), [messages[2].event_id], "rows")
 
     async def test_nobody_overtakes_a_head_that_is_not_due(self, database: Database) -> None:
         head, tail = Message(TOPIC, 1, key="a", delay=_SOON), Message(TOPIC, 2, key="a")
         async with at_work(database) as scene:
             await scene.write(head, tail)
-            equal(await _followed(scene, {key_id("a"): 1}), [], "rows")
-            found = await scene.store.follow(scene.table, scene.terms(), {key_id("a"): 2})
+            equal(await _followed(scene, KeyRequest(key_id("a"), 1)), [], "rows")
+            found = await scene.store.follow(scene.table, scene.terms(), [KeyRequest(key_id("a"), 2)])
             equal(ids(found.rows()), [tail.event_id], "rows")
             equal(list(found.hidden), [key_id("a")], "keys in which somebody hides")
 
@@ -76,7 +74,9 @@ class KeyContract:
         async with at_work(database) as scene:
             await scene.write(*messages)
             claim = scene.terms(max_bytes=1500)
-            equal((await scene.store.follow(scene.table, claim, {key_id("a"): 3})).count, 2, "rows")
+            equal(
+                (await scene.store.follow(scene.table, claim, [KeyRequest(key_id("a"), 3)])).count, 2, "rows"
+            )
 
     async def test_a_predecessor_that_is_not_due_is_found(self, database: Database) -> None:
         head, tail = Message(TOPIC, 1, key="a", delay=timedelta(seconds=20)), Message(TOPIC, 2, key="a")
@@ -125,29 +125,29 @@ class KeyContract:
             early, late = await scene.write(Message(TOPIC, 1, key="a"), Message(TOPIC, 2, key="a"))
             await scene.store.fail(scene.table, [failure(await scene.claim_one(limit=1), dead=True)])
             claim = scene.terms(dead_too=True, look=False)
-            leased = await scene.store.follow(scene.table, claim, {key_id("a"): 2})
+            leased = await scene.store.follow(scene.table, claim, [KeyRequest(key_id("a"), 2)])
             equal([row.message.meta.sequence for row in leased.rows()], [late], "rows")
             equal(leased.hidden, {key_id("a"): Predecessor(early, None)}, "what hides")
 
-    async def test_who_looks_begins_after_the_floor_of_a_key(self, database: Database) -> None:
+    async def test_a_key_is_read_from_the_lower_bound_of_its_span_on(self, database: Database) -> None:
         waiting = [Message(TOPIC, n, key="a", delay=timedelta(seconds=20)) for n in range(2)]
         async with at_work(database) as scene:
             first, second, third = await scene.write(*waiting, Message(TOPIC, 3, key="a"))
-            for floor, found in ((0, first), (first, second)):
-                claim = scene.terms(floors={key_id("a"): floor})
-                equal((await _before(scene, claim, third))[key_id("a")].sequence, found, "the predecessor")
-            at_second = scene.terms(floors={key_id("a"): second, key_id("b"): third})
-            equal(await _before(scene, at_second, third), {}, "predecessors after the floor")
-            leased = await scene.store.follow(scene.table, at_second, {key_id("a"): 1})
-            equal([row.message.meta.sequence for row in leased.rows()], [third], "the first after the floor")
-            equal(leased.hidden, {}, "what hides after the floor")
+            for after, found in ((0, first), (first, second)):
+                before = await _before(scene, scene.terms(), third, after=after)
+                equal(before[key_id("a")].sequence, found, "the predecessor")
+            equal(await _before(scene, scene.terms(), third, after=second), {}, "predecessors in the span")
+            request = KeyRequest(key_id("a"), 1, after=second)
+            leased = await scene.store.follow(scene.table, scene.terms(), [request])
+            equal([row.message.meta.sequence for row in leased.rows()], [third], "the first of the key")
+            equal(leased.hidden, {}, "what hides in the span")
 
-    async def test_a_floor_hides_no_dead_row(self, database: Database) -> None:
+    async def test_the_lower_bound_of_a_span_hides_no_dead_row(self, database: Database) -> None:
         async with at_work(database) as scene:
             early, late = await scene.write(Message(TOPIC, 1, key="a"), Message(TOPIC, 2, key="a"))
             await scene.store.fail(scene.table, [failure(await scene.claim_one(limit=1), dead=True)])
-            claim = scene.terms(dead_too=True, floors={key_id("a"): early})
-            equal(await _before(scene, claim, late), {key_id("a"): Predecessor(early, None)}, "the dead row")
+            found = await _before(scene, scene.terms(dead_too=True), late, after=early)
+            equal(found, {key_id("a"): Predecessor(early, None)}, "the dead row")
 
     async def test_what_the_same_claim_has_is_no_predecessor(self, database: Database) -> None:
         async with at_work(database) as scene:
@@ -213,11 +213,11 @@ class KeyContract:
             equal(again.message.meta.replays, 1, "replays")
 
 
-async def _followed(scene: Scene, keys: Mapping[KeyId, int]) -> list[LeasedRow]:
+async def _followed(scene: Scene, *keys: KeyRequest) -> list[LeasedRow]:
     return (await scene.store.follow(scene.table, scene.terms(), keys)).rows()
 
 
 async def _before(
-    scene: Scene, claim: Claim, before: int, *, key: KeyId | None = None
+    scene: Scene, claim: Claim, before: int, *, after: int = 0, key: KeyId | None = None
 ) -> dict[KeyId, Predecessor]:
-    return await scene.store.predecessors(scene.table, claim, [Span(key or key_id("a"), before)])
+    return await scene.store.predecessors(scene.table, claim, [KeySpan(key or key_id("a"), after, before)])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from outbox_core.message import Message
 from outbox_core.record import State
-from outbox_core.store import Resolution
+from outbox_core.store import KeyRequest, Resolution
 from outbox_core.testing.contracts.storing.claims import TOPIC
 from outbox_core.testing.contracts.storing.scene import NOBODY, at_work, equal, failure, key_id, leases
 
@@ -29,8 +29,8 @@ class UnknownContract:
             claim = scene.terms(limit=10)
             rows = (await scene.store.claim(scene.table, claim)).rows()
             await scene.store.publish(scene.table, leases(rows[:1]), delete=False)
-            equal(await scene.store.undo(scene.table, claim, {}), 2, "rows released")
-            equal(await scene.store.undo(scene.table, claim, {}), 0, "rows released the second time")
+            equal(await scene.store.undo(scene.table, claim, ()), 2, "rows released")
+            equal(await scene.store.undo(scene.table, claim, ()), 0, "rows released the second time")
             stored = [await scene.look(message) for message in messages]
             wanted = [(State.IN_FLIGHT, 1)] * 2 + [(State.PUBLISHED, 1)] + [(State.PENDING, 0)] * 2
             equal([(row.state, row.attempts) for row in stored], wanted, "states and attempts")
@@ -46,7 +46,7 @@ class UnknownContract:
             await scene.write(*held, *shut, Message(TOPIC, 1))
             claim = replace(scene.terms(limit=1), held=[key_id("held")], shut=["shut.topic.v1"])
             equal((await scene.store.claim(scene.table, claim)).count, 1, "rows claimed")
-            equal(await scene.store.undo(scene.table, claim, {}), 1, "rows released")
+            equal(await scene.store.undo(scene.table, claim, ()), 1, "rows released")
 
     async def test_undoing_a_follow_finds_its_rows_behind_any_number_of_others(
         self, database: Database
@@ -55,11 +55,11 @@ class UnknownContract:
         followed = [Message(TOPIC, n, key=key) for key in ("a", "b") for n in range(3)]
         async with at_work(database) as scene:
             await scene.write(*before, *followed)
-            claim, keys = scene.terms(limit=1), {key_id("a"): 2, key_id("b"): 1}
+            claim, keys = scene.terms(limit=1), [KeyRequest(key_id("a"), 2), KeyRequest(key_id("b"), 1)]
             rows = (await scene.store.follow(scene.table, claim, keys)).rows()
             equal(len(rows), 3, "rows followed")
             other = scene.terms(limit=1)
-            (kept,) = (await scene.store.follow(scene.table, other, {key_id("b"): 2})).rows()
+            (kept,) = (await scene.store.follow(scene.table, other, [KeyRequest(key_id("b"), 2)])).rows()
             equal(await scene.store.undo(scene.table, claim, keys), 3, "rows released")
             equal(await scene.store.undo(scene.table, claim, keys), 0, "rows released the second time")
             stored = [await scene.look(message) for message in followed]
@@ -75,7 +75,7 @@ class UnknownContract:
             await scene.claim(limit=39)
             claim = scene.terms(limit=1)
             equal((await scene.store.claim(scene.table, claim)).count, 1, "rows claimed")
-            equal(await scene.store.undo(scene.table, claim, {}), 1, "rows released")
+            equal(await scene.store.undo(scene.table, claim, ()), 1, "rows released")
 
     async def test_how_a_row_ended_is_told_with_the_attempt_that_did_it(self, database: Database) -> None:
         messages = [Message(TOPIC, n) for n in range(5)]
@@ -142,5 +142,5 @@ class UnknownContract:
             (row,) = await scene.claim_when_due()
             equal(row.recovered, False, "recovered, when the attempt before had an outcome")
             expired = scene.terms(lock_ttl=0.0)
-            (row,) = (await scene.store.follow(scene.table, expired, {key_id("k"): 1})).rows()
+            (row,) = (await scene.store.follow(scene.table, expired, [KeyRequest(key_id("k"), 1)])).rows()
             equal(row.recovered, True, "recovered, when followed")
