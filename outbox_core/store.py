@@ -69,6 +69,26 @@ class Claim:
     blind: bool = False
     look: bool = True
 
+    @property
+    def view(self) -> View:
+        """The view of the relay that sends the claim, once it has been answered."""
+        return View(self.lock_ttl, (*self.in_hand, self.token), self.apart, self.dead_too)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What counts as a predecessor for one relay.
+
+    Rows under ``own_tokens`` do not: the relay knows their order. Those of ``unordered_ids`` do, though their token is
+    among them, and nobody waits for their lease to end. A lease older than ``lock_ttl`` seconds is void. With
+    ``dead_hold_keys`` a dead row comes before the others of its key.
+    """
+
+    lock_ttl: float
+    own_tokens: Sequence[UUID] = ()
+    unordered_ids: Sequence[RowId] = ()
+    dead_hold_keys: bool = False
+
 
 @dataclass(frozen=True, slots=True)
 class LeasedRow:
@@ -271,9 +291,9 @@ class Store(Protocol):
         ...
 
     async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[KeySpan]
+        self, table: TableName, spans: Sequence[KeySpan], view: View
     ) -> dict[KeyId, Predecessor]:
-        """The first unresolved row of each span that no claim in hand has leased. Replayed rows come before nobody:
+        """The first unresolved row of each span that is not the viewer's own. Replayed rows come before nobody:
         they count only in a span up to `LAST_SEQUENCE`, which asks for what a key could be followed for, and if they
         are due and free."""
         ...

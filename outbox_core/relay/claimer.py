@@ -168,7 +168,7 @@ class Claimer:
             return True
         await self._look()
         if self._reviews.is_due:
-            await self._reviews.hold(self._claim(BEGINNING), self.floors)
+            await self._reviews.hold(self.floors, self._claim(BEGINNING).view)
         if self._leasing.unreadable.suspected and not self._halted:
             return await self._read_blindly()  # before its key is followed again, which would fail again
         followed = not self._halted and await self._follow()

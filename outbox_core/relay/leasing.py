@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -117,18 +116,17 @@ class Leasing:
         came = {row.key_id for row in batch.deliveries()}
         missing = [KeySpan(key_id, after, LAST_SEQUENCE) for key_id, _, after in keys if key_id not in came]
         if missing:
-            first = await self._store.predecessors(self._table, claim, missing)
+            first = await self._store.predecessors(self._table, missing, claim.view)
             batch.hidden = {**batch.hidden, **first}
 
     async def _look(self, claim: Claim, batch: Batch, claim_seconds: float) -> Mapping[KeyId, Predecessor]:
         last = last_of_keys(batch.deliveries())
         if not last:
             return batch.hidden
-        looking = replace(claim, in_hand=(*claim.in_hand, claim.token))
         spans = self.floors.spans(last)
         began = clock.now()
         try:
-            hidden = await self._store.predecessors(self._table, looking, spans)
+            hidden = await self._store.predecessors(self._table, spans, claim.view)
         except StorageTimeout:
             self.floors.timed(claim_seconds, inf)
             raise

@@ -11,7 +11,7 @@ from outbox_core.relay.wakeups import MAX_SWEEP_SECONDS, after_sweep
 if TYPE_CHECKING:
     from outbox_core.relay.floors import Floors
     from outbox_core.relay.keys import Keys
-    from outbox_core.store import Claim, Store
+    from outbox_core.store import Store, View
     from outbox_core.table import TableName
 
 _MOST_KEYS: Final = 500
@@ -36,7 +36,7 @@ class Reviews:
         """Whether it is time for another."""
         return clock.now() >= self.next
 
-    async def hold(self, claim: Claim, floors: Floors) -> None:
+    async def hold(self, floors: Floors, view: View) -> None:
         """Look at waiting keys. Raises StorageError, and then others have their turn before it is tried again."""
         now = clock.now()
         self.last = now
@@ -44,7 +44,7 @@ class Reviews:
         keys = self._keys.waiting(now, self._limit)
         if keys:
             try:
-                found = await self._store.predecessors(self._table, claim, floors.spans_of_all(keys))
+                found = await self._store.predecessors(self._table, floors.spans_of_all(keys), view)
             except StorageTimeout:
                 self._limit = max(1, self._limit // _FEWER)
                 raise

@@ -27,6 +27,7 @@ from outbox_core.store import (
     Resolution,
     RowId,
     Tick,
+    View,
 )
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.table import TableName
@@ -158,11 +159,11 @@ class FaultyStore:
         return await self.call("undo", lambda: self.inner.undo(table, claim, keys))
 
     async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[KeySpan]
+        self, table: TableName, spans: Sequence[KeySpan], view: View
     ) -> dict[KeyId, Predecessor]:
         async def found() -> dict[KeyId, Predecessor]:
             await asyncio.sleep(self._look_seconds)
-            return await self.inner.predecessors(table, claim, spans)
+            return await self.inner.predecessors(table, spans, view)
 
         self._record.counts["look from a floor on"] += any(span.after for span in spans)
         return await self.call("predecessors", found)

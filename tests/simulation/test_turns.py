@@ -17,7 +17,7 @@ from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay, keys, reach
 from outbox_core.relay.wakeups import MAX_SWEEP_SECONDS
-from outbox_core.store import Claim, KeyId, KeyRequest, KeySpan, Leased, Predecessor
+from outbox_core.store import Claim, KeyId, KeyRequest, KeySpan, Leased, Predecessor, View
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.table import TableName
 from tests.simulation.loop import VirtualLoop
@@ -200,12 +200,12 @@ class SlowReview(SlowStore):
         self.asked: list[int] = []
 
     async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[KeySpan]
+        self, table: TableName, spans: Sequence[KeySpan], view: View
     ) -> dict[KeyId, Predecessor]:
         if self.is_slow:
             self.asked.append(len(spans))
             await self.spend(len(spans) * TIMEOUT / 50)
-        return await super().predecessors(table, claim, spans)
+        return await super().predecessors(table, spans, view)
 
 
 def test_a_review_that_is_broken_off_keeps_nobody_waiting_and_asks_for_fewer_keys_next() -> None:

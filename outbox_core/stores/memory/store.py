@@ -28,6 +28,7 @@ from outbox_core.store import (
     Resolution,
     RowId,
     Tick,
+    View,
 )
 from outbox_core.stores.memory.database import MemoryDatabase, MemoryRow, MemoryTable
 from outbox_core.stores.memory.election import MemoryElection
@@ -158,10 +159,10 @@ class MemoryStore:
         return len(rows)
 
     async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[KeySpan]
+        self, table: TableName, spans: Sequence[KeySpan], view: View
     ) -> dict[KeyId, Predecessor]:
         memory, now = await self._step(table)
-        return _before(memory, claim, spans, now)
+        return _before(memory, spans, view, now)
 
     async def read(self, table: TableName, row_id: RowId) -> None:
         del row_id  # what is in memory can be read
@@ -295,26 +296,26 @@ def _leased(
     last = {row.key_id: row.sequence for row in sorted(taken, key=_sequence) if row.key_id is not None}
     after_of = after_of or {}
     spans = [KeySpan(key_id, after_of.get(key_id, 0), before) for key_id, before in last.items()]
-    hidden = _before(memory, claim, spans, now) if look and claim.term is not None else {}
+    hidden = _before(memory, spans, claim.view, now) if look and claim.term is not None else {}
     return Leased.of([_row(table, claim, row) for row in taken], hidden)
 
 
 def _before(
-    memory: MemoryTable, claim: Claim, spans: Sequence[KeySpan], now: datetime
+    memory: MemoryTable, spans: Sequence[KeySpan], view: View, now: datetime
 ) -> dict[KeyId, Predecessor]:
-    ttl = timedelta(seconds=claim.lock_ttl)
+    ttl = timedelta(seconds=view.lock_ttl)
     found: dict[KeyId, Predecessor] = {}
-    own = {claim.token, *claim.in_hand}
+    own = set(view.own_tokens)
     for span in spans:
         for row in memory.of_key(span.key_id):
             if (
                 row.sequence < span.before
                 and (row.sequence > span.after or row.dead_at is not None)
-                and (row.lock_token not in own or row.id in claim.apart)
+                and (row.lock_token not in own or row.id in view.unordered_ids)
                 and (not row.replays or (span.before == LAST_SEQUENCE and row.is_due(now, ttl)))
-                and (claim.dead_too or row.dead_at is None)
+                and (view.dead_hold_keys or row.dead_at is None)
             ):
-                wait = 0.0 if row.id in claim.apart else _wait(row, now, ttl)
+                wait = 0.0 if row.id in view.unordered_ids else _wait(row, now, ttl)
                 found[span.key_id] = Predecessor(row.sequence, wait)
                 break
     return found

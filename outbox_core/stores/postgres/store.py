@@ -23,6 +23,7 @@ from outbox_core.store import (
     Resolution,
     RowId,
     Tick,
+    View,
 )
 from outbox_core.stores.postgres.control import Control, PostgresElection
 from outbox_core.stores.postgres.readiness import check_schema
@@ -157,13 +158,13 @@ class PostgresStore:
         return len(found)
 
     async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[KeySpan]
+        self, table: TableName, spans: Sequence[KeySpan], view: View
     ) -> dict[KeyId, Predecessor]:
         asked = [span.key_id for span in spans]
         rows = await self._fetch(
             table, "predecessors", "claim",
-            *_columns(asked, 2), claim.lock_ttl, [span.before for span in spans],
-            list(claim.in_hand), claim.dead_too, list(claim.apart),
+            *_columns(asked, 2), view.lock_ttl, [span.before for span in spans],
+            list(view.own_tokens), view.dead_hold_keys, list(view.unordered_ids),
             [span.after for span in spans],
         )  # fmt: skip
         return {asked[int(row[0]) - 1]: Predecessor(row[1], row[2]) for row in rows}

@@ -122,7 +122,7 @@ class Order(Table):
         beside = self.beside(data)
         claim = self.terms(self.term, 1, beside, dead_too=dead_too)
         spans = [KeySpan((NIL_UUID, key), 0, LAST_SEQUENCE) for key in sorted(keys)]
-        found = self.run(self.store.predecessors(TABLE, claim, spans))
+        found = self.run(self.store.predecessors(TABLE, spans, claim.view))
         known = self.in_hand(beside)
         rows = self.rows.values()
         expected = {key: hidden_before(rows, key, LAST_SEQUENCE, known, dead_too=dead_too) for key in keys}

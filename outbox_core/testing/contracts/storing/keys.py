@@ -18,10 +18,11 @@ from outbox_core.testing.contracts.storing.scene import (
     ids,
     key_id,
     leases,
+    view,
 )
 
 if TYPE_CHECKING:
-    from outbox_core.store import Claim, KeyId, LeasedRow
+    from outbox_core.store import KeyId, LeasedRow, View
     from outbox_core.testing.contracts.storing.database import Database
 
 _SOON = timedelta(milliseconds=300)
@@ -84,11 +85,11 @@ class KeyContract:
             early, late = await scene.write(head, tail)
             leased = await scene.store.claim(scene.table, scene.terms())
             equal(ids(leased.rows()), [tail.event_id], "rows")
-            for found in (leased.hidden, await _before(scene, scene.terms(), late)):
+            for found in (leased.hidden, await _before(scene, view(), late)):
                 equal(found[key_id("a")].sequence, early, "sequence of the predecessor")
                 wait = found[key_id("a")].wait
                 expect(wait is not None and 10 < wait <= 20, f"it is due in 20 s, not {wait}")
-            equal(await _before(scene, scene.terms(), early), {}, "predecessors of the first")
+            equal(await _before(scene, view(), early), {}, "predecessors of the first")
 
     async def test_a_predecessor_under_another_lease_is_found(self, database: Database) -> None:
         async with at_work(database) as scene:
@@ -134,9 +135,9 @@ class KeyContract:
         async with at_work(database) as scene:
             first, second, third = await scene.write(*waiting, Message(TOPIC, 3, key="a"))
             for after, found in ((0, first), (first, second)):
-                before = await _before(scene, scene.terms(), third, after=after)
+                before = await _before(scene, view(), third, after=after)
                 equal(before[key_id("a")].sequence, found, "the predecessor")
-            equal(await _before(scene, scene.terms(), third, after=second), {}, "predecessors in the span")
+            equal(await _before(scene, view(), third, after=second), {}, "predecessors in the span")
             request = KeyRequest(key_id("a"), 1, after=second)
             leased = await scene.store.follow(scene.table, scene.terms(), [request])
             equal([row.message.meta.sequence for row in leased.rows()], [third], "the first of the key")
@@ -146,7 +147,7 @@ class KeyContract:
         async with at_work(database) as scene:
             early, late = await scene.write(Message(TOPIC, 1, key="a"), Message(TOPIC, 2, key="a"))
             await scene.store.fail(scene.table, [failure(await scene.claim_one(limit=1), dead=True)])
-            found = await _before(scene, scene.terms(dead_too=True), late, after=early)
+            found = await _before(scene, view(dead_hold_keys=True), late, after=early)
             equal(found, {key_id("a"): Predecessor(early, None)}, "the dead row")
 
     async def test_what_the_same_claim_has_is_no_predecessor(self, database: Database) -> None:
@@ -155,14 +156,14 @@ class KeyContract:
             leased = await scene.store.claim(scene.table, scene.terms())
             equal((leased.count, len(leased.hidden)), (3, 0), "rows, and what hides")
             await scene.store.publish(scene.table, leases(leased.rows()[:1]), delete=False)
-            equal(await _before(scene, scene.terms(), sequences[1]), {}, "predecessors that are published")
+            equal(await _before(scene, view(), sequences[1]), {}, "predecessors that are published")
 
     async def test_what_is_in_hand_is_no_predecessor(self, database: Database) -> None:
         async with at_work(database) as scene:
             early, late = await scene.write(Message(TOPIC, 1, key="a"), Message(TOPIC, 2, key="a"))
             row = await scene.claim_one(limit=1)
-            equal((await _before(scene, scene.terms(), late))[key_id("a")].sequence, early, "the predecessor")
-            equal(await _before(scene, scene.terms(in_hand=[row.token]), late), {}, "predecessors")
+            equal((await _before(scene, view(), late))[key_id("a")].sequence, early, "the predecessor")
+            equal(await _before(scene, view(own_tokens=[row.token]), late), {}, "predecessors")
             leased = await scene.store.claim(scene.table, scene.terms(in_hand=[row.token]))
             equal((leased.count, len(leased.hidden)), (1, 0), "rows, and what hides")
 
@@ -191,8 +192,8 @@ class KeyContract:
             await scene.write(
                 Message(TOPIC, 1, key="a", tenant_id=TENANT), Message(TOPIC, 2, key="b"), Message(TOPIC, 3)
             )
-            equal(await _before(scene, scene.terms(), _END), {}, "predecessors of another tenant's key")
-            found = await _before(scene, scene.terms(), _END, key=key_id("a", TENANT))
+            equal(await _before(scene, view(), _END), {}, "predecessors of another tenant's key")
+            found = await _before(scene, view(), _END, key=key_id("a", TENANT))
             equal(list(found), [key_id("a", TENANT)], "keys with a predecessor")
             equal(found[key_id("a", TENANT)].wait, 0.0, "seconds until it is due")
 
@@ -202,12 +203,12 @@ class KeyContract:
             await scene.write(message)
             row = await scene.claim_one()
             await scene.store.fail(scene.table, [failure(row, dead=True)])
-            equal(await _before(scene, scene.terms(), _END), {}, "predecessors")
-            found = await _before(scene, scene.terms(dead_too=True), _END)
+            equal(await _before(scene, view(), _END), {}, "predecessors")
+            found = await _before(scene, view(dead_hold_keys=True), _END)
             equal(found[key_id("a")].wait, None, "seconds until a dead row is due")
             await database.replay(message.event_id)
             for dead_too in (False, True):
-                found = await _before(scene, scene.terms(dead_too=dead_too), _END)
+                found = await _before(scene, view(dead_hold_keys=dead_too), _END)
                 equal(found, {}, "predecessors that are replayed")
             (again,) = await scene.claim_when_due()
             equal(again.message.meta.replays, 1, "replays")
@@ -218,6 +219,7 @@ async def _followed(scene: Scene, *keys: KeyRequest) -> list[LeasedRow]:
 
 
 async def _before(
-    scene: Scene, claim: Claim, before: int, *, after: int = 0, key: KeyId | None = None
+    scene: Scene, seen: View, before: int, *, after: int = 0, key: KeyId | None = None
 ) -> dict[KeyId, Predecessor]:
-    return await scene.store.predecessors(scene.table, claim, [KeySpan(key or key_id("a"), after, before)])
+    spans = [KeySpan(key or key_id("a"), after, before)]
+    return await scene.store.predecessors(scene.table, spans, seen)

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import anyio
 
 from outbox_core.outbox import Outbox
-from outbox_core.store import Claim, Election, Failure, KeyId, Lease, LeasedRow, Store
+from outbox_core.store import Claim, Election, Failure, KeyId, Lease, LeasedRow, Store, View
 from outbox_core.testing.contracts.driving import expect
 
 if TYPE_CHECKING:
@@ -46,6 +46,11 @@ def leases(rows: Sequence[LeasedRow]) -> list[Lease]:
 
 def failure(row: LeasedRow, *, delay: float = 0.0, refund: bool = False, dead: bool = False) -> Failure:
     return Failure(row.id, row.token, "PROVIDER.TEST refused", delay, refund, dead)
+
+
+def view(own_tokens: Sequence[UUID] = (), *, dead_hold_keys: bool = False) -> View:
+    """A relay that knows of no rows but those under its own tokens."""
+    return View(LONG, own_tokens, dead_hold_keys=dead_hold_keys)
 
 
 class Scene:
