@@ -78,7 +78,7 @@ class RecordedStore:
             found = self._again(lambda key_id: key_id not in held, claim.limit)
         fresh = self._records[self._next : self._next + claim.limit - len(found)]
         self._next += len(fresh)
-        return leased(table, claim, found + fresh, looked=claim.look)
+        return leased(table, claim, found + fresh, looked=claim.find_predecessors)
 
     def _again(self, wanted: Callable[[KeyId | None], bool], limit: int) -> list[tuple[Any, ...]]:
         found = [record for record in self._returned if wanted(_key_of(record))][:limit]

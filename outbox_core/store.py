@@ -50,8 +50,8 @@ class Claim:
     will be in memory; one row comes however large it is. A lease older than ``lock_ttl`` seconds is void. ``in_hand``
     are the tokens of earlier claims of which the relay still has rows, whose order it knows but for those rows that it
     is giving back, ``apart``. With ``dead_too`` a dead row comes before the others of its key, too. A ``blind`` one
-    leases rows without reading their content, which comes back empty, and one that does not ``look`` says nothing about
-    what comes before its rows.
+    leases rows without reading their content, which comes back empty. Without ``find_predecessors`` it says nothing
+    about what comes before its rows.
     """
 
     token: UUID
@@ -67,7 +67,7 @@ class Claim:
     apart: Sequence[RowId] = ()
     dead_too: bool = False
     blind: bool = False
-    look: bool = True
+    find_predecessors: bool = True
 
     @property
     def view(self) -> View:
@@ -165,10 +165,11 @@ class Predecessor:
 class Leased:
     """What a claim leased, and what it saw.
 
-    ``hidden`` are the keys of these rows of which an unresolved row with a lower sequence is neither among them nor in
-    hand, with the first of those; replayed rows do not count. A claim without a term, which promises no order, looks
-    for none, nor does one that is not to ``look``. The rows are made when they are asked for: the rest is known at
-    once, so that the next claim need not wait for them.
+    ``predecessors`` are the keys of these rows of which an unresolved row with a lower sequence is neither among them
+    nor in hand, with the first of those; replayed rows do not count. None says that the store did not look: the claim
+    has no term, and so promises no order; it was not asked to find them; or the store finds them by `predecessors`
+    alone. Asking later is as good: what was to be seen before is still there then, or resolved. The rows are made when
+    they are asked for: the rest is known at once, so that the next claim need not wait for them.
     """
 
     count: int
@@ -178,7 +179,7 @@ class Leased:
     """The last one's place."""
     recovered: bool
     """Whether the lease before ended without an outcome for any of them."""
-    hidden: Mapping[KeyId, Predecessor]
+    predecessors: Mapping[KeyId, Predecessor] | None
     source: RowSource
 
     @overload
@@ -190,7 +191,7 @@ class Leased:
         return self.source(make)
 
     @classmethod
-    def of(cls, rows: Sequence[LeasedRow], hidden: Mapping[KeyId, Predecessor]) -> Leased:
+    def of(cls, rows: Sequence[LeasedRow], predecessors: Mapping[KeyId, Predecessor] | None) -> Leased:
         """Rows that are made already, in the order of their places."""
 
         def source(make: RowFactory[_T]) -> list[_T]:
@@ -201,7 +202,7 @@ class Leased:
             bytes=sum(len(row.message.payload) for row in rows),
             last=rows[-1].place if rows else None,
             recovered=any(row.recovered for row in rows),
-            hidden=hidden,
+            predecessors=predecessors,
             source=source,
         )
 
@@ -277,12 +278,12 @@ class Store(Protocol):
 
     async def claim(self, table: TableName, claim: Claim) -> Leased:
         """Lease due rows in the order of their places and count an attempt for each. What comes before them is looked
-        for in the very state of the table that they were taken from, unless the claim is not to ``look``."""
+        for in the state of the table that they were taken from, or in a later one."""
         ...
 
     async def follow(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
-        """The same for the given keys, each key's lowest sequences first and at most so many of it. Looks in any
-        case."""
+        """The same for the given keys, each key's lowest sequences first and at most so many of it. What
+        comes before them is looked for in any case, or None is answered."""
         ...
 
     async def undo(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:

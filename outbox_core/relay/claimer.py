@@ -281,7 +281,7 @@ class Claimer:
             in_hand=self._in_flight.tokens() if settings.single_active else (),
             apart=self._in_flight.unordered_ids() if settings.single_active else (),
             dead_too=settings.on_dead == "block",
-            look=not self.floors.looks_apart,
+            find_predecessors=not self.floors.looks_apart,
         )
 
     async def _look(self) -> None:

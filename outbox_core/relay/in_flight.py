@@ -109,7 +109,7 @@ class Batch:
         self.count = leased.count
         self.bytes = leased.bytes
         self.last = leased.last
-        self.hidden = leased.hidden
+        self.hidden = leased.predecessors or {}
         self._leased: Leased | None = leased
         self._deliveries: list[Delivery] = []
 

@@ -74,7 +74,7 @@ class Leasing:
             batch = Batch(claim, leased, wanted, expires=started + self._settings.trusted, full=full)
             if claim.blind:
                 batch.unreadable = await self.unreadable.examine(batch)
-            await self._find_predecessors(batch, keys, took)
+            await self._find_predecessors(batch, keys, took, looked=leased.predecessors is not None)
             suspect = suspect_in(batch, self._settings.max_attempts) if leased.recovered else None
             others = [] if suspect is None else await self._single_out(batch, suspect)
         except BaseException as error:  # a cancellation, too, may have leased rows
@@ -104,14 +104,14 @@ class Leasing:
         return batch
 
     async def _find_predecessors(
-        self, batch: Batch, keys: Sequence[KeyRequest], claim_seconds: float
+        self, batch: Batch, keys: Sequence[KeyRequest], claim_seconds: float, *, looked: bool
     ) -> None:
-        """See, in a statement of its own, what comes before rows of a claim that did not look itself, or first in given
-        keys from which nothing came: it may have been a moment early."""
+        """See, in a step of its own, what comes before rows of a claim that did not look itself, or first in given keys
+        from which nothing came: it may have been a moment early."""
         claim = batch.claim
+        if not looked and claim.term is not None:
+            batch.hidden = await self._look(batch, keys, claim_seconds)
         if not keys:
-            if not claim.look and claim.term is not None:
-                batch.hidden = await self._look(claim, batch, claim_seconds)
             return
         came = {row.key_id for row in batch.deliveries()}
         missing = [KeySpan(key_id, after, LAST_SEQUENCE) for key_id, _, after in keys if key_id not in came]
@@ -119,14 +119,19 @@ class Leasing:
             first = await self._store.predecessors(self._table, missing, claim.view)
             batch.hidden = {**batch.hidden, **first}
 
-    async def _look(self, claim: Claim, batch: Batch, claim_seconds: float) -> Mapping[KeyId, Predecessor]:
-        last = last_of_keys(batch.deliveries())
+    async def _look(
+        self, batch: Batch, keys: Sequence[KeyRequest], claim_seconds: float
+    ) -> Mapping[KeyId, Predecessor]:
+        last, view = last_of_keys(batch.deliveries()), batch.claim.view
         if not last:
             return batch.hidden
+        if keys:
+            spans = [KeySpan(key_id, after, last[key_id]) for key_id, _, after in keys if key_id in last]
+            return await self._store.predecessors(self._table, spans, view)
         spans = self.floors.spans(last)
         began = clock.now()
         try:
-            hidden = await self._store.predecessors(self._table, spans, claim.view)
+            hidden = await self._store.predecessors(self._table, spans, view)
         except StorageTimeout:
             self.floors.timed(claim_seconds, inf)
             raise

@@ -64,7 +64,7 @@ class Unreadable:
             raise AssertionError("no row is suspected")
         (failed, keys), self._failed = self._failed, None
         self._timeouts, self._slow = 0, None
-        return replace(now, since=failed.since, until=failed.until, blind=True, look=True), [
+        return replace(now, since=failed.since, until=failed.until, blind=True, find_predecessors=True), [
             request._replace(after=0) for request in keys
         ]
 

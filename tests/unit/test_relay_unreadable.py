@@ -29,7 +29,7 @@ def claim(term: int = 3, limit: int = 1, blind: bool = False) -> Claim:
         since=SINCE,
         until=UNTIL,
         blind=blind,
-        look=False,
+        find_predecessors=False,
     )
 
 
@@ -52,7 +52,7 @@ def test_it_is_a_claim_of_its_own_in_the_present_term_and_passes_over_what_is_he
     assert (taken.token, taken.term) == (now.token, 4)
     assert (taken.held, taken.in_hand, taken.shut) == (now.held, now.in_hand, now.shut)
     assert taken.blind
-    assert taken.look
+    assert taken.find_predecessors
     assert not keys
     assert not unreadable.suspected
 

@@ -133,7 +133,9 @@ class MemoryStore:
             and row.record.topic not in shut
         ]
         due.sort(key=_place)
-        return _leased(table, memory, claim, due[: claim.limit], now, look=claim.look)
+        return _leased(
+            table, memory, claim, due[: claim.limit], now, find_predecessors=claim.find_predecessors
+        )
 
     async def follow(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         memory, now = await self._step(table)
@@ -147,7 +149,7 @@ class MemoryStore:
             heads = [row for row in rows if not row.replays or row.is_due(now, ttl)][:wanted]
             due.extend(row for row in heads if row.is_due(now, ttl))
         after_of = {key_id: after for key_id, _, after in keys}
-        return _leased(table, memory, claim, due, now, look=True, after_of=after_of)
+        return _leased(table, memory, claim, due, now, find_predecessors=True, after_of=after_of)
 
     async def undo(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
         del keys  # every row is looked at anyway
@@ -279,7 +281,7 @@ def _leased(
     due: Sequence[MemoryRow],
     now: datetime,
     *,
-    look: bool,
+    find_predecessors: bool,
     after_of: Mapping[KeyId, int] | None = None,
 ) -> Leased:
     """Lease rows, in the order given, until their payloads fill the claim; returned in the order of their places. What
@@ -296,8 +298,10 @@ def _leased(
     last = {row.key_id: row.sequence for row in sorted(taken, key=_sequence) if row.key_id is not None}
     after_of = after_of or {}
     spans = [KeySpan(key_id, after_of.get(key_id, 0), before) for key_id, before in last.items()]
-    hidden = _before(memory, spans, claim.view, now) if look and claim.term is not None else {}
-    return Leased.of([_row(table, claim, row) for row in taken], hidden)
+    found = None
+    if find_predecessors and claim.term is not None:
+        found = _before(memory, spans, claim.view, now)
+    return Leased.of([_row(table, claim, row) for row in taken], found)
 
 
 def _before(

@@ -29,7 +29,7 @@ _PLACE: Final = itemgetter(9, 6)
 _moment: Final = datetime.fromtimestamp
 _PAYLOAD: Final = itemgetter(3)
 _RECOVERED: Final = itemgetter(15)
-_HIDDEN: Final = 16
+_PREDECESSORS: Final = 16
 _decoded: Final = json.JSONDecoder(parse_int=str).decode
 """Values are text; a number that came in by hand stays text, however long it is."""
 
@@ -54,8 +54,9 @@ class _Message:
 
 def leased(table: TableName, claim: Claim, records: list[Any], *, looked: bool) -> Leased:
     """What a claim leased, and saw if it ``looked``; columns as in ``lease.sql``."""
+    ordered = looked and claim.term is not None
     if not records:
-        return Leased.of([], {})
+        return Leased.of([], {} if ordered else None)
     records.sort(key=_PLACE)
 
     def source(make: RowFactory[_T]) -> list[_T]:
@@ -66,13 +67,15 @@ def leased(table: TableName, claim: Claim, records: list[Any], *, looked: bool) 
         bytes=sum(map(len, map(_PAYLOAD, records))),
         last=place_of(*_PLACE(records[-1])),
         recovered=any(map(_RECOVERED, records)),
-        hidden=_hidden(records) if looked and claim.term is not None else {},
+        predecessors=_predecessors(records) if ordered else None,
         source=source,
     )
 
 
-def _hidden(records: Sequence[Sequence[Any]]) -> dict[KeyId, Predecessor]:
-    found: str | None = next((record[_HIDDEN] for record in records if record[_HIDDEN] is not None), None)
+def _predecessors(records: Sequence[Sequence[Any]]) -> dict[KeyId, Predecessor]:
+    found: str | None = next(
+        (record[_PREDECESSORS] for record in records if record[_PREDECESSORS] is not None), None
+    )
     if found is None:
         # Somebody edited the very row that was to bring it while it was being claimed.
         raise StorageUnavailable("the first of the claimed rows changed meanwhile")

@@ -132,9 +132,9 @@ class PostgresStore:
             claim.limit,
             claim.blind,
             *claim.until,
-            claim.look,
+            claim.find_predecessors,
         )
-        return leased(table, claim, found, looked=claim.look)
+        return leased(table, claim, found, looked=claim.find_predecessors)
 
     async def follow(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         tenants, names = _columns([request.key_id for request in keys], 2)

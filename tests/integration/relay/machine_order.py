@@ -75,15 +75,18 @@ class Order(Table):
 
         apart: list[LeasedRow] = []
         if claim.term is None:
-            assert leased.hidden == {}
+            assert leased.predecessors is None
         else:
             expected = {key: hidden(key, max(sequences)) for key, sequences in taken.items()}
-            self.same(leased.hidden, expected, beside)
+            assert leased.predecessors is not None
+            self.same(leased.predecessors, expected, beside)
             self.met["one committed late hid"] += sum(
                 row is not None and row.late for row in expected.values()
             )
             apart = [
-                row for row in rows if _stands_behind(row, leased.hidden.get(row.key_id or (NIL_UUID, "")))
+                row
+                for row in rows
+                if _stands_behind(row, leased.predecessors.get(row.key_id or (NIL_UUID, "")))
             ]
             for key, sequences in _by_key([row for row in rows if row not in apart]).items():
                 assert all(hidden(key, sequence) is None for sequence in sequences), "dispatched out of order"

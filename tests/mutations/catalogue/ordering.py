@@ -59,8 +59,8 @@ MUTATIONS: Final = (
         breaks="What hides before the messages of a key that is followed is not told.",
         promise=_PROMISE,
         file="outbox_core/stores/postgres/store.py",
-        old="found, looked=True)",
-        new="found, looked=False)",
+        old="return leased(table, claim, found, looked=True)",
+        new="return Leased.of(leased(table, claim, found, looked=False).rows(), {})",
         tests=(
             f"{_STORES}::test_who_follows_a_key_looks_in_any_case",
             (

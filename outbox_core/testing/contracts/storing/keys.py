@@ -66,9 +66,11 @@ class KeyContract:
         async with at_work(database) as scene:
             await scene.write(head, tail)
             equal(await _followed(scene, KeyRequest(key_id("a"), 1)), [], "rows")
-            found = await scene.store.follow(scene.table, scene.terms(), [KeyRequest(key_id("a"), 2)])
-            equal(ids(found.rows()), [tail.event_id], "rows")
-            equal(list(found.hidden), [key_id("a")], "keys in which somebody hides")
+            claim = scene.terms()
+            leased = await scene.store.follow(scene.table, claim, [KeyRequest(key_id("a"), 2)])
+            equal(ids(leased.rows()), [tail.event_id], "rows")
+            found = await scene.predecessors(claim, leased)
+            equal(list(found), [key_id("a")], "keys with a predecessor")
 
     async def test_following_is_bounded_in_bytes(self, database: Database) -> None:
         messages = [Message(TOPIC, body=bytes(1000), content_type="a/b", key="a") for _ in range(3)]
@@ -83,9 +85,10 @@ class KeyContract:
         head, tail = Message(TOPIC, 1, key="a", delay=timedelta(seconds=20)), Message(TOPIC, 2, key="a")
         async with at_work(database) as scene:
             early, late = await scene.write(head, tail)
-            leased = await scene.store.claim(scene.table, scene.terms())
+            claim = scene.terms()
+            leased = await scene.store.claim(scene.table, claim)
             equal(ids(leased.rows()), [tail.event_id], "rows")
-            for found in (leased.hidden, await _before(scene, view(), late)):
+            for found in (await scene.predecessors(claim, leased), await _before(scene, view(), late)):
                 equal(found[key_id("a")].sequence, early, "sequence of the predecessor")
                 wait = found[key_id("a")].wait
                 expect(wait is not None and 10 < wait <= 20, f"it is due in 20 s, not {wait}")
@@ -95,7 +98,9 @@ class KeyContract:
         async with at_work(database) as scene:
             early, _ = await scene.write(Message(TOPIC, 1, key="a"), Message(TOPIC, 2, key="a"))
             await scene.claim_one(limit=1)
-            found = (await scene.store.claim(scene.table, scene.terms())).hidden[key_id("a")]
+            claim = scene.terms()
+            leased = await scene.store.claim(scene.table, claim)
+            found = (await scene.predecessors(claim, leased))[key_id("a")]
             equal(found.sequence, early, "sequence of the predecessor")
             expect(found.wait is not None and LONG - 10 < found.wait <= LONG, f"its lease ends in {LONG:g} s")
 
@@ -103,32 +108,38 @@ class KeyContract:
         between = Message(TOPIC, 2, key="a", delay=timedelta(seconds=20))
         async with at_work(database) as scene:
             _, hidden, _ = await scene.write(Message(TOPIC, 1, key="a"), between, Message(TOPIC, 3, key="a"))
-            leased = await scene.store.claim(scene.table, scene.terms())
+            claim = scene.terms()
+            leased = await scene.store.claim(scene.table, claim)
             equal(leased.count, 2, "rows")
-            equal(leased.hidden[key_id("a")].sequence, hidden, "sequence of the predecessor")
+            found = await scene.predecessors(claim, leased)
+            equal(found[key_id("a")].sequence, hidden, "sequence of the predecessor")
 
     async def test_where_nobody_leads_nobody_looks(self, database: Database) -> None:
         head, tail = Message(TOPIC, 1, key="a", delay=timedelta(seconds=20)), Message(TOPIC, 2, key="a")
         async with at_work(database) as scene:
             await scene.write(head, tail)
             leased = await scene.store.claim(scene.table, scene.terms(term=None))
-            equal((leased.count, len(leased.hidden)), (1, 0), "rows, and what hides")
+            equal((leased.count, leased.predecessors), (1, None), "rows, and what comes before them")
 
     async def test_a_claim_that_is_not_to_look_does_not(self, database: Database) -> None:
         head, tail = Message(TOPIC, 1, key="a", delay=timedelta(seconds=20)), Message(TOPIC, 2, key="a")
         async with at_work(database) as scene:
-            await scene.write(head, tail)
-            leased = await scene.store.claim(scene.table, scene.terms(look=False))
-            equal((leased.count, len(leased.hidden)), (1, 0), "rows, and what hides")
+            early, _ = await scene.write(head, tail)
+            claim = scene.terms(find_predecessors=False)
+            leased = await scene.store.claim(scene.table, claim)
+            equal((leased.count, leased.predecessors), (1, None), "rows, and what comes before them")
+            found = await scene.predecessors(claim, leased)
+            equal(found[key_id("a")].sequence, early, "sequence of the predecessor, asked for later")
 
     async def test_who_follows_a_key_looks_in_any_case(self, database: Database) -> None:
         async with at_work(database) as scene:
             early, late = await scene.write(Message(TOPIC, 1, key="a"), Message(TOPIC, 2, key="a"))
             await scene.store.fail(scene.table, [failure(await scene.claim_one(limit=1), dead=True)])
-            claim = scene.terms(dead_too=True, look=False)
+            claim = scene.terms(dead_too=True, find_predecessors=False)
             leased = await scene.store.follow(scene.table, claim, [KeyRequest(key_id("a"), 2)])
             equal([row.message.meta.sequence for row in leased.rows()], [late], "rows")
-            equal(leased.hidden, {key_id("a"): Predecessor(early, None)}, "what hides")
+            found = await scene.predecessors(claim, leased)
+            equal(found, {key_id("a"): Predecessor(early, None)}, "what comes before it")
 
     async def test_a_key_is_read_from_the_lower_bound_of_its_span_on(self, database: Database) -> None:
         waiting = [Message(TOPIC, n, key="a", delay=timedelta(seconds=20)) for n in range(2)]
@@ -141,7 +152,7 @@ class KeyContract:
             request = KeyRequest(key_id("a"), 1, after=second)
             leased = await scene.store.follow(scene.table, scene.terms(), [request])
             equal([row.message.meta.sequence for row in leased.rows()], [third], "the first of the key")
-            equal(leased.hidden, {}, "what hides in the span")
+            expect(not leased.predecessors, "a predecessor before the span was found")
 
     async def test_the_lower_bound_of_a_span_hides_no_dead_row(self, database: Database) -> None:
         async with at_work(database) as scene:
@@ -153,8 +164,10 @@ class KeyContract:
     async def test_what_the_same_claim_has_is_no_predecessor(self, database: Database) -> None:
         async with at_work(database) as scene:
             sequences = await scene.write(*(Message(TOPIC, n, key="a") for n in range(3)))
-            leased = await scene.store.claim(scene.table, scene.terms())
-            equal((leased.count, len(leased.hidden)), (3, 0), "rows, and what hides")
+            claim = scene.terms()
+            leased = await scene.store.claim(scene.table, claim)
+            found = await scene.predecessors(claim, leased)
+            equal((leased.count, len(found)), (3, 0), "rows, and what comes before them")
             await scene.store.publish(scene.table, leases(leased.rows()[:1]), delete=False)
             equal(await _before(scene, view(), sequences[1]), {}, "predecessors that are published")
 
@@ -164,8 +177,10 @@ class KeyContract:
             row = await scene.claim_one(limit=1)
             equal((await _before(scene, view(), late))[key_id("a")].sequence, early, "the predecessor")
             equal(await _before(scene, view(own_tokens=[row.token]), late), {}, "predecessors")
-            leased = await scene.store.claim(scene.table, scene.terms(in_hand=[row.token]))
-            equal((leased.count, len(leased.hidden)), (1, 0), "rows, and what hides")
+            claim = scene.terms(in_hand=[row.token])
+            leased = await scene.store.claim(scene.table, claim)
+            found = await scene.predecessors(claim, leased)
+            equal((leased.count, len(found)), (1, 0), "rows, and what comes before them")
 
     async def test_what_goes_back_is_waited_for_but_not_until_its_lease_ends(
         self, database: Database
@@ -175,7 +190,8 @@ class KeyContract:
             row = await scene.claim_one(limit=1)
             claim = scene.terms(in_hand=[row.token], apart=[row.id])
             leased = await scene.store.claim(scene.table, claim)
-            equal(leased.hidden[key_id("a")], Predecessor(early, 0.0), "who is before, and for how long")
+            found = await scene.predecessors(claim, leased)
+            equal(found[key_id("a")], Predecessor(early, 0.0), "the predecessor, and its wait")
 
     async def test_a_claim_says_what_it_leased_before_its_rows_are_made(self, database: Database) -> None:
         async with at_work(database) as scene:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
@@ -10,7 +10,19 @@ from uuid import UUID, uuid4
 import anyio
 
 from outbox_core.outbox import Outbox
-from outbox_core.store import Claim, Election, Failure, KeyId, Lease, LeasedRow, Store, View
+from outbox_core.store import (
+    Claim,
+    Election,
+    Failure,
+    KeyId,
+    KeySpan,
+    Lease,
+    Leased,
+    LeasedRow,
+    Predecessor,
+    Store,
+    View,
+)
 from outbox_core.testing.contracts.driving import expect
 
 if TYPE_CHECKING:
@@ -90,6 +102,17 @@ class Scene:
             "lock_ttl": LONG,
         }
         return Claim(**(given | changes))
+
+    async def predecessors(self, claim: Claim, leased: Leased) -> Mapping[KeyId, Predecessor]:
+        """What comes before the rows of a claim: what its store saw, or sees now if it did not look."""
+        if leased.predecessors is not None:
+            return leased.predecessors
+        last: dict[KeyId, int] = {}
+        for row in leased.rows():
+            if row.key_id is not None:
+                last[row.key_id] = max(last.get(row.key_id, 0), row.message.meta.sequence)
+        spans = [KeySpan(key_id, 0, sequence) for key_id, sequence in last.items()]
+        return await self.store.predecessors(self.table, spans, claim.view)
 
     async def claim(self, **changes: Any) -> list[LeasedRow]:
         return (await self.store.claim(self.table, self.terms(**changes))).rows()

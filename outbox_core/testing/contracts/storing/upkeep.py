@@ -235,7 +235,7 @@ class UpkeepContract:
             await yard.write(second)
             followed = await yard.store.follow(yard.table, yard.terms(), [KeyRequest(key_id("k"), 1)])
             equal(ids(followed.rows()), [second.event_id], "followed")
-            equal(dict(followed.hidden), {}, "whoever is before it")
+            equal(dict(followed.predecessors or {}), {}, "whoever is before it")
 
     async def test_pending_messages_are_put_off_and_brought_forward(self, database: Database) -> None:
         async with _looked_after(database) as yard:
