@@ -24,6 +24,9 @@ RowId: TypeAlias = Hashable
 Lease: TypeAlias = tuple[RowId, UUID]
 """The id of a row and the token under which it is leased."""
 
+Marker: TypeAlias = Hashable
+"""Stands for a transaction that is under way; the store alone knows what is in it."""
+
 Place: TypeAlias = tuple[datetime, int]
 """A place in the order of claims: ``(available_at, sequence)``."""
 
@@ -232,12 +235,16 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A look at the database's clock, at the transactions that are running now, and at those that may have drawn a
-    sequence of the table. An id of a transaction is no other's, ever."""
+    """The store's clock, and markers of what is under way.
+
+    While a transaction that may have stamped a row is neither committed nor rolled back, it is among ``uncommitted`` by
+    a marker; one that may have drawn a sequence of the table is among ``writers``. The two sets may be equal. A marker
+    is never used again.
+    """
 
     now: datetime
-    running: frozenset[int]
-    writers: frozenset[str]
+    uncommitted: frozenset[Marker]
+    writers: frozenset[Marker]
 
 
 class Election(Protocol):
@@ -330,7 +337,7 @@ class Store(Protocol):
         ...
 
     async def tick(self, table: TableName) -> Tick:
-        """Look at the clock and at running transactions."""
+        """The clock, and who may still commit rows, as of one moment."""
         ...
 
     async def end_stuck_sessions(self, table: TableName, older_than: float) -> list[int]:

@@ -22,7 +22,7 @@ from outbox_core.store import LAST_SEQUENCE, KeyRequest, KeySpan
 
 if TYPE_CHECKING:
     from outbox_core.relay.in_flight import Delivery
-    from outbox_core.store import KeyId, Predecessor, Tick
+    from outbox_core.store import KeyId, Marker, Predecessor, Tick
 
 _TRIAL_SECONDS: Final = 1.0
 _DEAR_SECONDS: Final = 60.0
@@ -45,7 +45,7 @@ class Floors:
         """A sequence that has been drawn: the highest that was claimed."""
         self._drawn_before = 0
         """The same at the last look at the database."""
-        self._writers: dict[str, int] = {}
+        self._writers: dict[Marker, int] = {}
         """Who was writing at the last look, with what had been drawn before they were first seen."""
         self._ceiling = 0
         self._dear_until = 0.0

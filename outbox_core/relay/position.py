@@ -12,7 +12,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from outbox_core.store import BEGINNING, Place, Tick
+from outbox_core.store import BEGINNING, Marker, Place, Tick
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +32,7 @@ class Position:
         self._furthest: Place = BEGINNING
         """Where claims that read on have come to; at first, where the first look was."""
         self._last_look: datetime | None = None
-        self._first_seen: dict[int, datetime] = {}
+        self._first_seen: dict[Marker, datetime] = {}
         self._returned: Place | None = None
         """The first place to which the relay was sent back since the claim that is under way was sent."""
 
@@ -46,15 +46,15 @@ class Position:
         previous = self._last_look
         if previous is None or tick.now < previous:
             # The first look, or a clock that was set back: nothing is known about what is running or stamped.
-            self._first_seen = dict.fromkeys(tick.running, BEGINNING[0])
+            self._first_seen = dict.fromkeys(tick.uncommitted, BEGINNING[0])
             self._last_look = tick.now
             self._base = BEGINNING
             self._furthest = _before(tick.now)
             self.rewind()
             return
-        gone = [self._first_seen.pop(xid) for xid in self._first_seen.keys() - tick.running]
-        for xid in tick.running:
-            self._first_seen.setdefault(xid, previous)
+        gone = [self._first_seen.pop(marker) for marker in self._first_seen.keys() - tick.uncommitted]
+        for marker in tick.uncommitted:
+            self._first_seen.setdefault(marker, previous)
         self._last_look = tick.now
         self._base = _before(previous)
         self.back_to((self._base, *map(_before, gone)))

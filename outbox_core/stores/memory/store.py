@@ -231,8 +231,8 @@ class MemoryStore:
 
     async def tick(self, table: TableName) -> Tick:
         _, now = await self._step(table)
-        running = self.database.running
-        return Tick(now, frozenset(running), frozenset(map(str, running)))
+        running = frozenset(self.database.running)
+        return Tick(now, uncommitted=running, writers=running)
 
     async def end_stuck_sessions(self, table: TableName, older_than: float) -> list[int]:
         del older_than  # no session here can stand still half-way

@@ -199,8 +199,8 @@ class PostgresStore:
         return {row[0] for row in await self._fetch(table, "locked", "complete", list(ids))}
 
     async def tick(self, table: TableName) -> Tick:
-        now, running, writers = (await self._fetch(table, "tick", "claim"))[0]
-        return Tick(now, frozenset(running), frozenset(writers))
+        now, uncommitted, writers = (await self._fetch(table, "tick", "claim"))[0]
+        return Tick(now, frozenset(uncommitted), frozenset(writers))
 
     async def end_stuck_sessions(self, table: TableName, older_than: float) -> list[int]:
         rows = await self._fetch(table, "end_stuck_sessions", "supervise", table.quoted, older_than)

@@ -32,9 +32,12 @@ class SessionContract:
                 during = await scene.store.tick(scene.table)
             after = await scene.store.tick(scene.table)
             equal(sorted([after, during, before], key=lambda t: t.now), [before, during, after], "order")
-            expect(bool(during.running - before.running), "an open transaction is not seen as running")
             expect(
-                not (during.running - before.running) & after.running, "an ended one is still seen as running"
+                bool(during.uncommitted - before.uncommitted), "an open transaction is not seen as running"
+            )
+            expect(
+                not (during.uncommitted - before.uncommitted) & after.uncommitted,
+                "an ended one is still seen as running",
             )
             equal(len(await scene.claim()), 1, "rows committed")
 
@@ -52,7 +55,9 @@ class SessionContract:
             expect(bool(both.writers - one.writers), "nor is the one after it")
             expect(one.writers <= both.writers, "one that is still open is not seen any more")
             equal(
-                after.writers & (both.writers - before.writers), frozenset[str](), "writers that have ended"
+                after.writers & (both.writers - before.writers),
+                frozenset[object](),
+                "writers that have ended",
             )
 
     async def test_a_stamp_is_not_older_than_the_look_before_it(self, database: Database) -> None:
