@@ -24,7 +24,18 @@ from benchmarks.relay_process import Metrics, Stopwatch, nothing
 from outbox_core.identifiers import uuid7
 from outbox_core.relay import Relay
 from outbox_core.relay.process import spare_the_collector
-from outbox_core.store import Claim, KeyId, KeyRequest, Lease, Leased, Predecessor, Resolution, RowId, Tick
+from outbox_core.store import (
+    Capabilities,
+    Claim,
+    KeyId,
+    KeyRequest,
+    Lease,
+    Leased,
+    Predecessor,
+    Resolution,
+    RowId,
+    Tick,
+)
 from outbox_core.stores.postgres.rows import leased
 from outbox_core.table import TableName
 
@@ -45,7 +56,9 @@ class AlwaysElected:
 class RecordedStore:
     """Answers at once with rows as the driver would have them; every write is applied."""
 
-    pooled = False
+    capabilities = Capabilities(
+        session_locks=True, wakeups="push", transaction_start_time=True, advisory_key_locks=True
+    )
 
     def __init__(self, rows: int, made: int, keys: int) -> None:
         tenant, seconds = pgproto.UUID(bytes(16)), START.timestamp()
@@ -129,7 +142,7 @@ class RecordedStore:
     def listen(self, *_: object) -> None:
         pass
 
-    async def attend(self) -> None:
+    async def keep_listening(self) -> None:
         pass
 
 

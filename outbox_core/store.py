@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 from uuid import UUID
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ Place: TypeAlias = tuple[datetime, int]
 """A place in the order of claims: ``(available_at, sequence)``."""
 
 BEGINNING: Final[Place] = (datetime(1, 1, 2, tzinfo=UTC), 0)
-"""Before every row."""
+"""Before every row. A store whose times begin later takes it for its own first moment."""
 
 LAST_SEQUENCE: Final = 2**63 - 1
 END: Final[Place] = (datetime(9999, 12, 30, tzinfo=UTC), LAST_SEQUENCE)
-"""After every row that is due."""
+"""After every row that is due. A store whose times end earlier takes it for its own last moment."""
 
 
 def place_of(due: float, sequence: int) -> Place:
@@ -247,6 +247,24 @@ class Tick:
     writers: frozenset[Marker]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a store can do on the way by which it is reached. A relay delivers without any of it."""
+
+    pooled: bool = False
+    """A transaction pooler is in the way: no session of the relay is its own."""
+    session_locks: bool
+    """A leader that has gone is replaced at once, because its session's lock went with it; otherwise after its
+    takeover time."""
+    wakeups: Literal["push", "poll"]
+    """The database pushes a hint when a message is committed. Otherwise hints come from the store's own polling, or
+    not at all, and a relay finds messages by its ``poll_interval``."""
+    transaction_start_time: bool
+    """``created_at`` is when the transaction began that wrote a row; otherwise when the row was written."""
+    advisory_key_locks: bool
+    """Writers can take turns at one key without waiting for writers of any other."""
+
+
 class Election(Protocol):
     """The leadership of one table. Methods are called one at a time."""
 
@@ -284,8 +302,10 @@ class Store(Protocol):
         ...
 
     async def claim(self, table: TableName, claim: Claim) -> Leased:
-        """Lease due rows in the order of their places and count an attempt for each. What comes before them is looked
-        for in the state of the table that they were taken from, or in a later one."""
+        """Lease due rows in the order of their places and count an attempt for each. The lease comes first: their
+        content may be read once it has taken effect, by the same token. What comes before them is looked for in the
+        state of the table that they were taken from, or in a later one. Raises `ContentUnreadable` when content cannot
+        be read; a store that can always read it never does."""
         ...
 
     async def follow(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
@@ -308,7 +328,7 @@ class Store(Protocol):
 
     async def read(self, table: TableName, row_id: RowId) -> None:
         """Read the content of one row, as a claim would, and do nothing with it. Raises `ContentUnreadable` when that
-        cannot be done."""
+        cannot be done; a store that can always read it never does."""
         ...
 
     async def place_after(self, table: TableName, since: Place, rows: int) -> Place | None:
@@ -348,16 +368,17 @@ class Store(Protocol):
         """The leadership of a table."""
         ...
 
-    def listen(self, callback: Callable[[TableName | None], None]) -> None:
-        """Call back, from now on, whenever a wake-up hint for a table arrives, and with None when hints may have been
-        missed. Hints may be late or lost."""
+    def listen(self, tables: Collection[TableName], callback: Callable[[TableName | None], None]) -> None:
+        """Call back, from now on, whenever a wake-up hint for one of the tables arrives, and with None when hints may
+        have been missed. Hints may be late or lost. Replaces what was listened to before; may come before `open`."""
         ...
 
-    async def attend(self) -> None:
-        """See to it that hints can arrive; called now and then by relays that hold no elections."""
+    async def keep_listening(self) -> None:
+        """See to it that hints can arrive; called now and then by relays that hold no elections. Once it has returned,
+        no hint of a message that is committed later is missed, unless the callback is told so."""
         ...
 
     @property
-    def pooled(self) -> bool:
-        """Whether a transaction pooler is in the way, so that sessions hold no locks and hear no hints."""
+    def capabilities(self) -> Capabilities:
+        """What the store can do; known for sure once it is open."""
         ...

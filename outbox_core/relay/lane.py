@@ -119,7 +119,7 @@ class Lane:
 
     async def watch(self) -> None:
         """Look into timeouts until cancelled."""
-        if self._store.pooled:
+        if self._store.capabilities.pooled:
             self._observe(PoolerDetected(self.table))
         await self._settlement.examine_timeouts()
 

@@ -38,5 +38,5 @@ def lanes_for(
             if table is None or name == table:
                 lane.wakeups.hint()
 
-    store.listen(hinted)
+    store.listen(tables, hinted)
     return list(lanes.values())

@@ -25,7 +25,7 @@ async def keep_listening(
     interval = takeover / HEARTBEATS
     while True:
         try:
-            await store.attend()
+            await store.keep_listening()
         except StorageError as error:
             observe(Reconnecting(table, str(error), interval))
         await anyio.sleep(interval)

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 from outbox_core.store import Store
@@ -74,9 +74,9 @@ class WatchedStore(FaultyStore):
         store: Any = self._store
         return store.upkeep
 
-    def listen(self, callback: Callable[[TableName | None], None]) -> None:
+    def listen(self, tables: Collection[TableName], callback: Callable[[TableName | None], None]) -> None:
         def hear(table: TableName | None) -> None:
             self.hints += 1
             callback(table)
 
-        self._store.listen(hear)
+        self._store.listen(tables, hear)

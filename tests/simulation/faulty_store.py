@@ -15,6 +15,7 @@ import anyio
 
 from outbox_core.errors import StorageTimeout, StorageUnavailable
 from outbox_core.store import (
+    Capabilities,
     Claim,
     Election,
     Failure,
@@ -46,7 +47,9 @@ KINDS = ("error before", "error after", "hang", "hang after", "slow")
 class FaultyStore:
     """Wraps a client of the in-memory store, injects faults and checks what the store is asked against the rules."""
 
-    pooled = False
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.inner.capabilities
 
     def __init__(
         self,
@@ -119,11 +122,11 @@ class FaultyStore:
     def election(self, table: TableName) -> FaultyElection:
         return FaultyElection(self, self.inner.election(table))
 
-    def listen(self, callback: Callable[[TableName | None], None]) -> None:
-        self.inner.listen(callback)
+    def listen(self, tables: Collection[TableName], callback: Callable[[TableName | None], None]) -> None:
+        self.inner.listen(tables, callback)
 
-    async def attend(self) -> None:
-        await self.call("attend", self.inner.attend)
+    async def keep_listening(self) -> None:
+        await self.call("keep_listening", self.inner.keep_listening)
 
     async def claim(self, table: TableName, claim: Claim) -> Leased:
         return await self._leasing("claim", table, claim, lambda: self.inner.claim(table, claim))

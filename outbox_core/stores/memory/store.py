@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio.lowlevel
 
@@ -15,6 +15,7 @@ from outbox_core.headers import NO_HEADERS
 from outbox_core.meta import DispatchedMessage, Meta
 from outbox_core.store import (
     LAST_SEQUENCE,
+    Capabilities,
     Claim,
     Failure,
     KeyId,
@@ -37,6 +38,11 @@ from outbox_core.stores.memory.upkeep import MemoryUpkeep
 
 if TYPE_CHECKING:
     from outbox_core.table import TableName
+
+
+_CAPABILITIES: Final = Capabilities(
+    session_locks=True, wakeups="push", transaction_start_time=True, advisory_key_locks=True
+)
 
 
 def _now() -> datetime:
@@ -90,8 +96,8 @@ class MemoryStore:
         tx.end(commit=True)
 
     @property
-    def pooled(self) -> bool:
-        return False
+    def capabilities(self) -> Capabilities:
+        return _CAPABILITIES
 
     async def open(self, tables: Sequence[TableName]) -> None:
         await anyio.lowlevel.checkpoint()
@@ -111,10 +117,16 @@ class MemoryStore:
     def election(self, table: TableName) -> MemoryElection:
         return MemoryElection(table, self.database, self._takeover, self._live)
 
-    def listen(self, callback: Callable[[TableName | None], None]) -> None:
-        self.database.listeners[self._live()] = callback
+    def listen(self, tables: Collection[TableName], callback: Callable[[TableName | None], None]) -> None:
+        wanted = frozenset(tables)
 
-    async def attend(self) -> None:
+        def hear(table: TableName | None) -> None:
+            if table is None or table in wanted:
+                callback(table)
+
+        self.database.listeners[self._live()] = hear
+
+    async def keep_listening(self) -> None:
         await anyio.lowlevel.checkpoint()
         self._live()
 

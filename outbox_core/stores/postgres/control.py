@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
@@ -45,6 +45,7 @@ class Control:
         self._connection: Connection | None = None
         self.opened = 0
         """How many sessions there have been: the locks of one are not those of the next."""
+        self._tables: frozenset[TableName] = frozenset()
         self._callback: Callable[[TableName | None], None] | None = None
         self.holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
 
@@ -52,8 +53,8 @@ class Control:
     def is_open(self) -> bool:
         return self._connection is not None and not self._connection.is_closed()
 
-    def listen(self, callback: Callable[[TableName | None], None]) -> None:
-        self._callback = callback
+    def listen(self, tables: Collection[TableName], callback: Callable[[TableName | None], None]) -> None:
+        self._tables, self._callback = frozenset(tables), callback
 
     async def fetch(
         self, statement: str, *parameters: object, table: TableName | None = None
@@ -121,7 +122,8 @@ class Control:
             table = TableName.parse(payload)
         except InvalidTableName:
             return
-        self._callback(table)
+        if table in self._tables:
+            self._callback(table)
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

@@ -11,6 +11,7 @@ import asyncpg
 from outbox_core.errors import PermissionDenied
 from outbox_core.schema.verification import require, require_leader
 from outbox_core.store import (
+    Capabilities,
     Claim,
     Failure,
     KeyId,
@@ -68,8 +69,15 @@ class PostgresStore:
         """Cleaning and dead letters, on the same sessions."""
 
     @property
-    def pooled(self) -> bool:
-        return self._sessions.pooled
+    def capabilities(self) -> Capabilities:
+        pooled = self._sessions.pooled
+        return Capabilities(
+            pooled=pooled,
+            session_locks=not pooled,
+            wakeups="poll" if pooled else "push",
+            transaction_start_time=True,
+            advisory_key_locks=True,
+        )
 
     async def open(self, tables: Sequence[TableName]) -> None:
         self._sessions.plan_once()
@@ -111,10 +119,10 @@ class PostgresStore:
     def election(self, table: TableName) -> PostgresElection:
         return PostgresElection(table, self._control, self._sessions, self._takeover)
 
-    def listen(self, callback: Callable[[TableName | None], None]) -> None:
-        self._control.listen(callback)
+    def listen(self, tables: Collection[TableName], callback: Callable[[TableName | None], None]) -> None:
+        self._control.listen(tables, callback)
 
-    async def attend(self) -> None:
+    async def keep_listening(self) -> None:
         if not self._sessions.pooled:
             await self._control.fetch("SELECT 1")
 

@@ -17,9 +17,8 @@ class Database(ABC):
 
     table: TableName
     takeover: float
-    """Seconds of silence after which the stores made here replace a leader; about 1, for the suite waits for it."""
-    hears_hints: bool = True
-    """Whether wake-up hints arrive at all; behind a transaction pooler they do not."""
+    """Seconds of silence after which the stores made here replace a leader. The suite waits for it, so about 1; at
+    least 2 where timeouts are whole seconds."""
 
     @abstractmethod
     def make(self) -> Store:
