@@ -13,7 +13,7 @@ from outbox_core.identifiers import uuid7
 from outbox_core.observer import Reconnecting, SessionEnded
 from outbox_core.relay import clock
 from outbox_core.relay.leasing import Leasing
-from outbox_core.relay.position import Position
+from outbox_core.relay.position import ScanPosition
 from outbox_core.relay.reach import GROWTH, Reach
 from outbox_core.relay.reviews import Reviews
 from outbox_core.relay.sweep import Sweeps
@@ -71,7 +71,7 @@ class Claimer:
         self._term = term
         self._waiting_for = waiting_for
         self._observe = observe
-        self._position = Position()
+        self._position = ScanPosition()
         self._sweeps = Sweeps(settings)
         self._reach = Reach(settings)
         self._reach_of_follows = Reach(settings)

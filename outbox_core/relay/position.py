@@ -21,7 +21,7 @@ SLACK: Final = timedelta(milliseconds=500)
 """A process may be held up for this long between a look's clock and its snapshot, or a transaction id and a stamp."""
 
 
-class Position:
+class ScanPosition:
     """The place from which the next claim reads. Goes back whenever something may have appeared behind it."""
 
     __slots__ = ("_base", "_first_seen", "_furthest", "_last_look", "_returned", "place")

@@ -9,7 +9,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outbox_core.relay.position import Position
+from outbox_core.relay.position import ScanPosition
 from outbox_core.store import BEGINNING, Place, Tick
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -19,8 +19,8 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def looked(*ticks: tuple[float, set[int]]) -> Position:
-    position = Position()
+def looked(*ticks: tuple[float, set[int]]) -> ScanPosition:
+    position = ScanPosition()
     for seconds, running in ticks:
         position.looked(Tick(at(seconds), frozenset(running), frozenset()))
         position.sent()
@@ -29,7 +29,7 @@ def looked(*ticks: tuple[float, set[int]]) -> Position:
 
 
 def test_nothing_is_skipped_before_the_second_look() -> None:
-    assert Position().place == BEGINNING
+    assert ScanPosition().place == BEGINNING
     assert looked((0, set())).place == BEGINNING
 
 
@@ -82,7 +82,7 @@ class Writer:
 def test_after_a_look_no_committed_row_lies_behind_the_position(seed: int) -> None:
     """Writers take an id, stamp rows, and commit or roll back whenever they like; looks are late, claims bounded."""
     random = Random(seed)
-    position = Position()
+    position = ScanPosition()
     now, sequence, xid = 0.0, 0, 0
     writers: list[Writer] = []
     waiting: set[Place] = set()
@@ -145,7 +145,7 @@ def test_what_came_meanwhile_is_skipped_if_it_cannot_be_read_either() -> None:
 
 
 def test_at_the_start_nothing_is_skipped_that_came_after_the_first_look() -> None:
-    position = Position()
+    position = ScanPosition()
     position.looked(Tick(at(10), frozenset(), frozenset()))
     position.skip()
     assert position.place == BEGINNING, "nothing is known yet"
