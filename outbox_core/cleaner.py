@@ -14,7 +14,7 @@ import anyio
 from outbox_core.errors import ConfigError, RetentionZero, StorageError
 from outbox_core.identifiers import uuid7
 from outbox_core.observer import Cleaned, Event, Observer, Reconnecting, tell
-from outbox_core.store import BEGINNING, Place
+from outbox_core.store import BEGINNING, Position
 from outbox_core.table import TableName
 from outbox_core.upkeep import Cleanable, Cleaning, Kept, Order, Sweep, Swept, Upkeep
 
@@ -90,7 +90,7 @@ class Cleaner:
         self._store: Cleaning | Upkeep = store.upkeep if isinstance(store, Kept) else store
         self._observers = observers
         self._limit = min(_FIRST_BATCH, self.settings.batch)
-        self._places: dict[Literal["published", "dead"], Place] = {}
+        self._places: dict[Literal["published", "dead"], Position] = {}
         self._look_back_at = -math.inf
         self._done = self._told = Pass()
         self._noted: Callable[[int], Awaitable[None]] | None = None

@@ -27,18 +27,18 @@ Lease: TypeAlias = tuple[RowId, UUID]
 Marker: TypeAlias = Hashable
 """Stands for a transaction that is under way; the store alone knows what is in it."""
 
-Place: TypeAlias = tuple[datetime, int]
+Position: TypeAlias = tuple[datetime, int]
 """A place in the order of claims: ``(available_at, sequence)``."""
 
-BEGINNING: Final[Place] = (datetime(1, 1, 2, tzinfo=UTC), 0)
+BEGINNING: Final[Position] = (datetime(1, 1, 2, tzinfo=UTC), 0)
 """Before every row. A store whose times begin later takes it for its own first moment."""
 
 LAST_SEQUENCE: Final = 2**63 - 1
-END: Final[Place] = (datetime(9999, 12, 30, tzinfo=UTC), LAST_SEQUENCE)
+END: Final[Position] = (datetime(9999, 12, 30, tzinfo=UTC), LAST_SEQUENCE)
 """After every row that is due. A store whose times end earlier takes it for its own last moment."""
 
 
-def place_of(due: float, sequence: int) -> Place:
+def position_of(due: float, sequence: int) -> Position:
     """The place of a row that is due so many seconds after 1970; true to the microsecond from 1700 to 2241."""
     return (datetime.fromtimestamp(due, UTC), sequence)
 
@@ -62,8 +62,8 @@ class Claim:
     limit: int
     max_bytes: int
     lock_ttl: float
-    since: Place = BEGINNING
-    until: Place = END
+    since: Position = BEGINNING
+    until: Position = END
     held: Sequence[KeyId] = ()
     shut: Sequence[str] = ()
     in_hand: Sequence[UUID] = ()
@@ -111,8 +111,8 @@ class LeasedRow:
         return (self.id, self.token)
 
     @property
-    def place(self) -> Place:
-        return place_of(self.due, self.message.meta.sequence)
+    def position(self) -> Position:
+        return position_of(self.due, self.message.meta.sequence)
 
 
 class RowFactory(Protocol[_Made]):
@@ -178,7 +178,7 @@ class Leased:
     count: int
     bytes: int
     """Of their payloads in memory."""
-    last: Place | None
+    last: Position | None
     """The last one's place."""
     recovered: bool
     """Whether the lease before ended without an outcome for any of them."""
@@ -203,7 +203,7 @@ class Leased:
         return cls(
             count=len(rows),
             bytes=sum(len(row.message.payload) for row in rows),
-            last=rows[-1].place if rows else None,
+            last=rows[-1].position if rows else None,
             recovered=any(row.recovered for row in rows),
             predecessors=predecessors,
             source=source,
@@ -331,7 +331,7 @@ class Store(Protocol):
         cannot be done; a store that can always read it never does."""
         ...
 
-    async def place_after(self, table: TableName, since: Place, rows: int) -> Place | None:
+    async def place_after(self, table: TableName, since: Position, rows: int) -> Position | None:
         """The place that is so many due rows on from another, whoever has them; None when there are not as many."""
         ...
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from uuid import UUID
 
-from outbox_core.store import BEGINNING, Place
+from outbox_core.store import BEGINNING, Position
 
 if TYPE_CHECKING:
     from outbox_core.letters import AuditRecord, Filter, Group, GroupBy, LetterPlace, Plan
@@ -23,7 +23,7 @@ class Sweep:
 
     older_than: float
     limit: int
-    since: Place = BEGINNING
+    since: Position = BEGINNING
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Swept:
 
     busy: bool
     deleted: int
-    last: Place | None
+    last: Position | None
     complete: bool
 
 

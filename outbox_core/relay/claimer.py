@@ -17,7 +17,7 @@ from outbox_core.relay.position import ScanPosition
 from outbox_core.relay.reach import GROWTH, Reach
 from outbox_core.relay.reviews import Reviews
 from outbox_core.relay.sweep import Sweeps
-from outbox_core.store import BEGINNING, END, Claim, Place, Store
+from outbox_core.store import BEGINNING, END, Claim, Position, Store
 
 if TYPE_CHECKING:
     from outbox_core.observer import Event
@@ -106,7 +106,7 @@ class Claimer:
 
     def returned(self, rows: Sequence[Delivery]) -> None:
         """Rows were given back: read them again."""
-        self._position.back_to(row.place for row in rows)
+        self._position.back_to(row.position for row in rows)
 
     def rewind(self) -> None:
         """A destination is back, or the term is new: read everything again."""
@@ -208,7 +208,7 @@ class Claimer:
         if self._leasing.cautious:
             since = BEGINNING
         elif sweep is not None:
-            since = min(sweep.place, position)  # which may have gone back meanwhile
+            since = min(sweep.position, position)  # which may have gone back meanwhile
         reach = self._reach if sweep is None or since == position else sweep.reach
         try:
             until = await reach.end(self._store, self._table, since)
@@ -266,7 +266,7 @@ class Claimer:
         else:
             self._admission.admit_soon(batch)
 
-    def _claim(self, since: Place, until: Place = END, limit: int = 1) -> Claim:
+    def _claim(self, since: Position, until: Position = END, limit: int = 1) -> Claim:
         settings = self._settings
         return Claim(
             token=uuid7(),

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from outbox_core.store import place_of
+from outbox_core.store import position_of
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from outbox_core.meta import DispatchedMessage
     from outbox_core.relay.keys import Key
-    from outbox_core.store import Claim, KeyId, Lease, Leased, Place, Predecessor, RowId
+    from outbox_core.store import Claim, KeyId, Lease, Leased, Position, Predecessor, RowId
 
 
 class Stage(IntEnum):
@@ -74,8 +74,8 @@ class Delivery:
         return (self.id, self.token)
 
     @property
-    def place(self) -> Place:
-        return place_of(self.due, self.message.meta.sequence)
+    def position(self) -> Position:
+        return position_of(self.due, self.message.meta.sequence)
 
 
 class Batch:
@@ -125,7 +125,7 @@ class Batch:
         """Keep one delivery, before which ``hidden`` comes; the others, which are the batch's no longer."""
         others = [delivery for delivery in self.deliveries() if delivery is not one]
         self._deliveries = [one]
-        self.count, self.bytes, self.last = 1, len(one.message.payload), one.place
+        self.count, self.bytes, self.last = 1, len(one.message.payload), one.position
         self.hidden = {**self.hidden, **hidden}
         self.full = False
         return others

@@ -17,7 +17,7 @@ from outbox_core.relay.in_flight import Batch, Delivery
 from outbox_core.relay.suspects import single_out, suspect_in
 from outbox_core.relay.unknown import UnknownClaims
 from outbox_core.relay.unreadable import Unreadable
-from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, KeyRequest, KeySpan, Place, Predecessor, Store
+from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, KeyRequest, KeySpan, Position, Predecessor, Store
 
 if TYPE_CHECKING:
     from outbox_core.observer import Event
@@ -39,7 +39,7 @@ class Leasing:
         settings: RelaySettings,
         keys: Keys,
         wakeups: Wakeups,
-        back_to: Callable[[Iterable[Place]], None],
+        back_to: Callable[[Iterable[Position]], None],
         *,
         observe: Callable[[Event], None],
     ) -> None:
@@ -145,7 +145,7 @@ class Leasing:
         if others:
             leases = [row.lease for row in others]
             lost = await self._store.release(self._table, leases, restamp=not self._settings.single_active)
-            self._back_to(row.place for row in others)
+            self._back_to(row.position for row in others)
             report_lost(self._table, others, lost, "release", self._observe)
             if len(lost) < len(others):
                 reason = "a message that may crash its relay goes alone"

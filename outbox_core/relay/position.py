@@ -12,7 +12,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from outbox_core.store import BEGINNING, Marker, Place, Tick
+from outbox_core.store import BEGINNING, Marker, Position, Tick
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,22 +24,22 @@ SLACK: Final = timedelta(milliseconds=500)
 class ScanPosition:
     """The place from which the next claim reads. Goes back whenever something may have appeared behind it."""
 
-    __slots__ = ("_base", "_first_seen", "_furthest", "_last_look", "_returned", "place")
+    __slots__ = ("_base", "_first_seen", "_furthest", "_last_look", "_returned", "position")
 
     def __init__(self) -> None:
-        self.place: Place = BEGINNING
-        self._base: Place = BEGINNING
-        self._furthest: Place = BEGINNING
+        self.position: Position = BEGINNING
+        self._base: Position = BEGINNING
+        self._furthest: Position = BEGINNING
         """Where claims that read on have come to; at first, where the first look was."""
         self._last_look: datetime | None = None
         self._first_seen: dict[Marker, datetime] = {}
-        self._returned: Place | None = None
+        self._returned: Position | None = None
         """The first place to which the relay was sent back since the claim that is under way was sent."""
 
-    def sent(self) -> Place:
+    def sent(self) -> Position:
         """A claim is sent, which reads on from here."""
         self._returned = None
-        return self.place
+        return self.position
 
     def looked(self, tick: Tick) -> None:
         """Take in a look at the database. Between two looks nothing is assumed."""
@@ -59,17 +59,17 @@ class ScanPosition:
         self._base = _before(previous)
         self.back_to((self._base, *map(_before, gone)))
 
-    def read(self, last: Place | None) -> None:
+    def read(self, last: Position | None) -> None:
         """A claim read on to ``last``, or, when it is None, found everything that is due."""
-        self.place = self._base if last is None else last
-        self._furthest = max(self._furthest, self.place)
+        self.position = self._base if last is None else last
+        self._furthest = max(self._furthest, self.position)
         if self._returned is not None:
-            self.place = min(self.place, self._returned)
+            self.position = min(self.position, self._returned)
 
-    def back_to(self, places: Iterable[Place]) -> None:
+    def back_to(self, places: Iterable[Position]) -> None:
         """Rows were given back, or may have appeared, at these places."""
-        self.place = min((self.place, *places))
-        self._returned = self.place if self._returned is None else min(self._returned, self.place)
+        self.position = min((self.position, *places))
+        self._returned = self.position if self._returned is None else min(self._returned, self.position)
 
     def rewind(self) -> None:
         """Read from the very beginning next time."""
@@ -78,18 +78,18 @@ class ScanPosition:
     @property
     def is_behind(self) -> bool:
         """Whether claims that read on have been further already."""
-        return self.place < self._new
+        return self.position < self._new
 
     def skip(self) -> None:
         """What lies behind cannot be read in time: read on from what is new, and leave the rest to sweeps. If that
         cannot be read, either, from what is newest."""
-        self.place = max(self.place, self._new if self.is_behind else self._base)
+        self.position = max(self.position, self._new if self.is_behind else self._base)
 
     @property
-    def _new(self) -> Place:
+    def _new(self) -> Position:
         """What came while nothing could be read is new, too: it must not wait for a sweep of all that lies before."""
         return min(self._furthest, self._base)
 
 
-def _before(moment: datetime) -> Place:
+def _before(moment: datetime) -> Position:
     return BEGINNING if moment <= BEGINNING[0] + SLACK else (moment - SLACK, 0)

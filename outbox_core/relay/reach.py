@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from outbox_core.errors import ContentUnreadable, StorageError, StorageTimeout
 from outbox_core.relay import clock
-from outbox_core.store import END, Place
+from outbox_core.store import END, Position
 
 if TYPE_CHECKING:
     from outbox_core.relay.in_flight import Batch
@@ -46,7 +46,7 @@ class Reach:
         """Whether claims were broken off one after another, though each asked for less than the one before."""
         return self._timeouts >= _MOST_TIMEOUTS
 
-    async def end(self, store: Store, table: TableName, since: Place) -> Place:
+    async def end(self, store: Store, table: TableName, since: Position) -> Position:
         """How far a claim looks from a place: to the end, unless that was too far."""
         if self.span is None:
             return END

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from outbox_core.relay import clock
 from outbox_core.relay.reach import Reach
 from outbox_core.relay.wakeups import MAX_SWEEP_SECONDS, after_sweep
-from outbox_core.store import BEGINNING, Place
+from outbox_core.store import BEGINNING, Position
 
 if TYPE_CHECKING:
     from outbox_core.relay.settings import RelaySettings
@@ -71,7 +71,7 @@ class Sweep:
     def __init__(self, reach: Reach) -> None:
         self.reach = reach
         """How much a slice is."""
-        self.place: Place = BEGINNING
+        self.position: Position = BEGINNING
         """Where the next slice begins."""
         self.is_over = False
         """Whether it has come to its end once."""
@@ -81,27 +81,27 @@ class Sweep:
 
     def next_slice(self) -> float:
         """When a sweep that is under way goes on; infinity when none is."""
-        return inf if self.place == BEGINNING else self.next
+        return inf if self.position == BEGINNING else self.next
 
     def begin_anew(self) -> None:
         """From the beginning. One that is under way goes on first: it would never come to its end where it is wanted
         anew all the time."""
-        if self.place == BEGINNING:
+        if self.position == BEGINNING:
             self.next = 0.0
         else:
             self._wanted_again = True
 
-    def read(self, last: Place | None, position: Place, began: float, *, of_use: bool) -> bool:
+    def read(self, last: Position | None, position: Position, began: float, *, of_use: bool) -> bool:
         """A slice read on to ``last``, or to the end; true when the sweep is over, having come to ``position``. The
         next may come at once after one that was ``of_use``."""
         if last is None or last >= position:
             self.is_over = True
-            self.place = BEGINNING
+            self.position = BEGINNING
             self.next = 0.0 if self._wanted_again else after_sweep(began)
             self._wanted_again = False
             return True
         # A row that fills a slice alone may go back, and is not to fill the next.
-        self.place = (last[0], last[1] + 1)
+        self.position = (last[0], last[1] + 1)
         now = clock.now()
         self.next = now if of_use else now + _SLICE_COST * (now - began)
         return False

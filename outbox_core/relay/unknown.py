@@ -11,7 +11,7 @@ from outbox_core.relay import clock
 from outbox_core.relay.wakeups import MAX_SWEEP_SECONDS
 
 if TYPE_CHECKING:
-    from outbox_core.store import Claim, KeyRequest, Place, Store
+    from outbox_core.store import Claim, KeyRequest, Position, Store
     from outbox_core.table import TableName
 
 
@@ -31,7 +31,7 @@ class UnknownClaims:
     whose client has gone, and commit after that: it is undone once more when it cannot be any longer."""
 
     def __init__(
-        self, table: TableName, store: Store, timeout: float, returned: Callable[[Place], None]
+        self, table: TableName, store: Store, timeout: float, returned: Callable[[Position], None]
     ) -> None:
         self._table = table
         self._store = store

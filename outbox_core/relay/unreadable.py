@@ -10,7 +10,7 @@ from outbox_core.errors import ContentUnreadable, StorageError, StorageTimeout, 
 
 if TYPE_CHECKING:
     from outbox_core.relay.in_flight import Batch
-    from outbox_core.store import Claim, KeyId, KeyRequest, Leased, Place, Store
+    from outbox_core.store import Claim, KeyId, KeyRequest, Leased, Position, Store
     from outbox_core.table import TableName
 
 _MOST_TIMEOUTS: Final = 3
@@ -24,7 +24,7 @@ class Unreadable:
         self._table = table
         self._store = store
         self._timeouts = 0
-        self._slow: tuple[Place, frozenset[KeyId]] | None = None
+        self._slow: tuple[Position, frozenset[KeyId]] | None = None
         """Where the claim began that was not answered in time, and the keys it was for."""
         self._failed: tuple[Claim, Sequence[KeyRequest]] | None = None
 

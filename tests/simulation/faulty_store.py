@@ -24,7 +24,7 @@ from outbox_core.store import (
     KeySpan,
     Lease,
     Leased,
-    Place,
+    Position,
     Predecessor,
     Resolution,
     RowId,
@@ -181,7 +181,7 @@ class FaultyStore:
     async def read(self, table: TableName, row_id: RowId) -> None:
         await self.call("read", lambda: self.inner.read(table, row_id))
 
-    async def place_after(self, table: TableName, since: Place, rows: int) -> Place | None:
+    async def place_after(self, table: TableName, since: Position, rows: int) -> Position | None:
         return await self.call("place_after", lambda: self.inner.place_after(table, since, rows))
 
     async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:

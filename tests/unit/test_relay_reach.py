@@ -14,7 +14,7 @@ from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Dead, Failed, Reconnecting
 from outbox_core.relay import Relay, keys, reach, sweep
-from outbox_core.store import Claim, Leased, Place
+from outbox_core.store import Claim, Leased, Position
 from outbox_core.stores.memory.store import MemoryStore
 from outbox_core.table import TableName
 from tests.integration.relay.bench import Heard, until
@@ -265,6 +265,6 @@ async def test_more_held_keys_than_a_claim_can_be_told_keep_nobody_else_waiting(
 async def test_a_place_is_so_many_rows_on() -> None:
     store = MemoryStore()
     await put(store, *(Message(GOOD, number) for number in range(10)))
-    places: list[Place] = sorted((row.available_at, row.sequence) for row in rows(store))
+    places: list[Position] = sorted((row.available_at, row.sequence) for row in rows(store))
     assert await store.place_after(TABLE, places[2], 3) == places[5]
     assert await store.place_after(TABLE, places[2], 8) is None

@@ -10,10 +10,10 @@ from outbox_core.errors import StorageTimeout
 from outbox_core.relay import clock
 from outbox_core.relay.settings import RelaySettings
 from outbox_core.relay.sweep import Sweeps
-from outbox_core.store import BEGINNING, Place
+from outbox_core.store import BEGINNING, Position
 
-POSITION: Place = (datetime(2030, 1, 1, tzinfo=UTC), 100)
-ON_THE_WAY: Place = (datetime(2029, 1, 1, tzinfo=UTC), 50)
+POSITION: Position = (datetime(2030, 1, 1, tzinfo=UTC), 100)
+ON_THE_WAY: Position = (datetime(2029, 1, 1, tzinfo=UTC), 50)
 
 
 @pytest.fixture(autouse=True)
@@ -65,9 +65,9 @@ def test_a_sweep_under_way_comes_to_its_end_however_often_it_is_wanted_anew() ->
     assert sweep is not None
     sweep.read(ON_THE_WAY, POSITION, 0.0, of_use=False)
     sweeps.begin_anew()
-    assert ON_THE_WAY < sweep.place < POSITION
+    assert ON_THE_WAY < sweep.position < POSITION
     assert sweep.read(POSITION, POSITION, 0.0, of_use=False)
-    assert sweep.place == BEGINNING
+    assert sweep.position == BEGINNING
     assert sweeps.in_turn(0.0) is sweep, "another follows at once"
     assert sweep.read(None, POSITION, 0.0, of_use=False)
     assert [sweeps.in_turn(0.0), sweeps.in_turn(0.0)] == [None, None], "and no more than one"

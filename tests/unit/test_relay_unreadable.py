@@ -10,12 +10,12 @@ import pytest
 from outbox_core.errors import ContentUnreadable, StorageTimeout
 from outbox_core.identifiers import uuid7
 from outbox_core.relay.unreadable import Unreadable
-from outbox_core.store import Claim, KeyId, KeyRequest, Place
+from outbox_core.store import Claim, KeyId, KeyRequest, Position
 from outbox_core.stores.memory.store import MemoryStore
 from tests.unit.relaying import TABLE
 
-SINCE: Place = (datetime(2026, 5, 1, tzinfo=UTC), 7)
-UNTIL: Place = (datetime(2026, 5, 2, tzinfo=UTC), 9)
+SINCE: Position = (datetime(2026, 5, 1, tzinfo=UTC), 7)
+UNTIL: Position = (datetime(2026, 5, 2, tzinfo=UTC), 9)
 KEY: KeyId = (UUID(int=0), "k")
 
 

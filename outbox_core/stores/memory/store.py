@@ -24,7 +24,7 @@ from outbox_core.store import (
     Lease,
     Leased,
     LeasedRow,
-    Place,
+    Position,
     Predecessor,
     Resolution,
     RowId,
@@ -144,7 +144,7 @@ class MemoryStore:
             and row.key_id not in held
             and row.record.topic not in shut
         ]
-        due.sort(key=_place)
+        due.sort(key=_position)
         return _leased(
             table, memory, claim, due[: claim.limit], now, find_predecessors=claim.find_predecessors
         )
@@ -182,10 +182,10 @@ class MemoryStore:
         del row_id  # what is in memory can be read
         await self._step(table)
 
-    async def place_after(self, table: TableName, since: Place, rows: int) -> Place | None:
+    async def place_after(self, table: TableName, since: Position, rows: int) -> Position | None:
         memory, now = await self._step(table)
         places = sorted(
-            _place(row)
+            _position(row)
             for row in memory.rows.values()
             if row.published_at is None and row.dead_at is None and row.available_at <= now
         )
@@ -263,7 +263,7 @@ class MemoryStore:
         return self._session
 
 
-def _place(row: MemoryRow) -> tuple[datetime, int]:
+def _position(row: MemoryRow) -> tuple[datetime, int]:
     return (row.available_at, row.sequence)
 
 
@@ -306,7 +306,7 @@ def _leased(
         size += 0 if claim.blind else len(_payload(row))
         row.lease(claim.token, now)
         taken.append(row)
-    taken.sort(key=_place)
+    taken.sort(key=_position)
     last = {row.key_id: row.sequence for row in sorted(taken, key=_sequence) if row.key_id is not None}
     after_of = after_of or {}
     spans = [KeySpan(key_id, after_of.get(key_id, 0), before) for key_id, before in last.items()]

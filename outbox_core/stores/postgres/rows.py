@@ -18,14 +18,14 @@ from asyncpg.pgproto import pgproto
 from outbox_core.errors import StorageUnavailable
 from outbox_core.headers import NO_HEADERS
 from outbox_core.meta import DispatchedMessage, Meta
-from outbox_core.store import Claim, KeyId, Leased, Predecessor, RowFactory, place_of
+from outbox_core.store import Claim, KeyId, Leased, Predecessor, RowFactory, position_of
 
 if TYPE_CHECKING:
     from outbox_core.table import TableName
 
 
 _T = TypeVar("_T")
-_PLACE: Final = itemgetter(9, 6)
+_POSITION: Final = itemgetter(9, 6)
 _moment: Final = datetime.fromtimestamp
 _PAYLOAD: Final = itemgetter(3)
 _RECOVERED: Final = itemgetter(15)
@@ -57,7 +57,7 @@ def leased(table: TableName, claim: Claim, records: list[Any], *, looked: bool) 
     ordered = looked and claim.term is not None
     if not records:
         return Leased.of([], {} if ordered else None)
-    records.sort(key=_PLACE)
+    records.sort(key=_POSITION)
 
     def source(make: RowFactory[_T]) -> list[_T]:
         return _rows(table, claim.token, records, make)
@@ -65,7 +65,7 @@ def leased(table: TableName, claim: Claim, records: list[Any], *, looked: bool) 
     return Leased(
         count=len(records),
         bytes=sum(map(len, map(_PAYLOAD, records))),
-        last=place_of(*_PLACE(records[-1])),
+        last=position_of(*_POSITION(records[-1])),
         recovered=any(map(_RECOVERED, records)),
         predecessors=_predecessors(records) if ordered else None,
         source=source,

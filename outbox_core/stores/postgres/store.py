@@ -19,7 +19,7 @@ from outbox_core.store import (
     KeySpan,
     Lease,
     Leased,
-    Place,
+    Position,
     Predecessor,
     Resolution,
     RowId,
@@ -180,7 +180,7 @@ class PostgresStore:
     async def read(self, table: TableName, row_id: RowId) -> None:
         await self._fetch(table, "read_content", "claim", row_id)
 
-    async def place_after(self, table: TableName, since: Place, rows: int) -> Place | None:
+    async def place_after(self, table: TableName, since: Position, rows: int) -> Position | None:
         found = await self._fetch(table, "place_after", "claim", *since, rows)
         return (found[0][0], found[0][1]) if found else None
 

@@ -49,8 +49,8 @@ MUTATIONS: Final = (
         breaks="Each slice of a sweep begins at the beginning.",
         promise="What appears behind the claims that read on is found.",
         file=_SWEEP,
-        old="        self.place = (last[0], last[1] + 1)",
-        new="        self.place = BEGINNING",
+        old="        self.position = (last[0], last[1] + 1)",
+        new="        self.position = BEGINNING",
         tests=(f"{_UNIT}::test_what_appears_behind_is_found_while_a_destination_is_tried_again_and_again",),
     ),
     Mutation(
@@ -59,7 +59,7 @@ MUTATIONS: Final = (
         promise="What appears behind the claims that read on is found.",
         file=_SWEEP,
         old="            self._wanted_again = True\n",
-        new="            self.place, self.next = BEGINNING, 0.0\n",
+        new="            self.position, self.next = BEGINNING, 0.0\n",
         tests=(
             (
                 "tests/unit/test_relay_sweep.py"

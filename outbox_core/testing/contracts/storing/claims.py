@@ -44,7 +44,7 @@ class ClaimContract:
             equal(second.key_id, None, "key_id without a key")
             stored = await scene.look(json)
             equal((stored.state, stored.attempts), (State.IN_FLIGHT, 1), "state and attempts in the store")
-            equal(first.place, (stored.available_at, sequences[0]), "place")
+            equal(first.position, (stored.available_at, sequences[0]), "place")
 
     async def test_rows_come_in_the_order_of_their_places(self, database: Database) -> None:
         late = Message(TOPIC, 1, delay=timedelta(milliseconds=40))
@@ -54,7 +54,7 @@ class ClaimContract:
             await anyio.sleep(0.05)
             rows = await scene.claim()
             equal(ids(rows), [m.event_id for m in (*early, late)], "order")
-            equal(sorted(row.place for row in rows), [row.place for row in rows], "places")
+            equal(sorted(row.position for row in rows), [row.position for row in rows], "places")
 
     async def test_what_is_not_due_waits(self, database: Database) -> None:
         message = Message(TOPIC, 1, delay=timedelta(milliseconds=300))
@@ -97,7 +97,7 @@ class ClaimContract:
             await scene.write(*messages)
             rows = await scene.claim()
             await scene.store.release(scene.table, [(r.id, r.token) for r in rows], restamp=False)
-            again = await scene.claim(since=rows[1].place)
+            again = await scene.claim(since=rows[1].position)
             equal(ids(again), [m.event_id for m in messages[1:]], "rows from the second place on")
 
     async def test_reading_on_to_a_place(self, database: Database) -> None:
@@ -106,14 +106,14 @@ class ClaimContract:
             await scene.write(*messages)
             rows = await scene.claim()
             await scene.store.release(scene.table, [(r.id, r.token) for r in rows], restamp=False)
-            third = await scene.store.place_after(scene.table, rows[1].place, 1)
-            equal(third, rows[2].place, "the place one row on from the second")
+            third = await scene.store.place_after(scene.table, rows[1].position, 1)
+            equal(third, rows[2].position, "the place one row on from the second")
             equal(
-                await scene.store.place_after(scene.table, rows[1].place, 4),
+                await scene.store.place_after(scene.table, rows[1].position, 4),
                 None,
                 "a place past the last row",
             )
-            again = await scene.claim(since=rows[1].place, until=rows[2].place)
+            again = await scene.claim(since=rows[1].position, until=rows[2].position)
             equal(ids(again), [m.event_id for m in messages[1:3]], "rows from the second place to the third")
 
     async def test_a_blind_claim_reads_no_content(self, database: Database) -> None:

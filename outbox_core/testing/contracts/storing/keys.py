@@ -199,7 +199,7 @@ class KeyContract:
             leased = await scene.store.claim(scene.table, scene.terms())
             rows = leased.rows()
             equal((leased.count, leased.bytes), (3, 30), "rows, and bytes of their payloads")
-            equal(leased.last, rows[-1].place, "the last one's place")
+            equal(leased.last, rows[-1].position, "the last one's place")
             nothing = await scene.store.claim(scene.table, scene.terms())
             equal((nothing.count, nothing.bytes, nothing.last), (0, 0, None), "rows, bytes, and the last")
 
