@@ -87,7 +87,7 @@ class RecordedStore:
         await asyncio.sleep(0)
         found: list[tuple[Any, ...]] = []
         if self._returned:
-            held = set(claim.held)
+            held = set(claim.held_keys)
             found = self._again(lambda key_id: key_id not in held, claim.limit)
         fresh = self._records[self._next : self._next + claim.limit - len(found)]
         self._next += len(fresh)

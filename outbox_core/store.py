@@ -48,13 +48,13 @@ class Claim:
     """The terms of a claim.
 
     ``token`` is made before the claim and fences every later write of its rows. ``term`` is the leader's, or None where
-    nobody leads: a claim with a term that is over takes nothing. Rows of ``held`` keys and ``shut`` topics are passed
-    over, as are places before ``since`` and after ``until``. ``limit`` bounds rows and ``max_bytes`` payloads as they
-    will be in memory; one row comes however large it is. A lease older than ``lock_ttl`` seconds is void. ``in_hand``
-    are the tokens of earlier claims of which the relay still has rows, whose order it knows but for those rows that it
-    is giving back, ``apart``. With ``dead_too`` a dead row comes before the others of its key, too. A ``blind`` one
-    leases rows without reading their content, which comes back empty. Without ``find_predecessors`` it says nothing
-    about what comes before its rows.
+    no relay leads: a claim with a term that is over takes nothing. Rows of ``held_keys`` and ``blocked_topics`` are
+    passed over, as are positions before ``since`` and after ``until``. ``limit`` bounds rows and ``max_bytes`` payloads
+    as they will be in memory; one row comes however large it is. A lease older than ``lock_ttl`` seconds is void.
+    ``own_tokens`` are those of earlier claims of which the relay has rows in flight. It knows their order, but for
+    ``unordered_ids``, which it is releasing. With ``dead_hold_keys`` a dead row comes before the others of its key.
+    With ``without_content`` rows are leased and their content is not read: it comes back empty. Without
+    ``find_predecessors`` the claim says nothing about what comes before its rows.
     """
 
     token: UUID
@@ -64,18 +64,18 @@ class Claim:
     lock_ttl: float
     since: Position = BEGINNING
     until: Position = END
-    held: Sequence[KeyId] = ()
-    shut: Sequence[str] = ()
-    in_hand: Sequence[UUID] = ()
-    apart: Sequence[RowId] = ()
-    dead_too: bool = False
-    blind: bool = False
+    held_keys: Sequence[KeyId] = ()
+    blocked_topics: Sequence[str] = ()
+    own_tokens: Sequence[UUID] = ()
+    unordered_ids: Sequence[RowId] = ()
+    dead_hold_keys: bool = False
+    without_content: bool = False
     find_predecessors: bool = True
 
     @property
     def view(self) -> View:
         """The view of the relay that sends the claim, once it has been answered."""
-        return View(self.lock_ttl, (*self.in_hand, self.token), self.apart, self.dead_too)
+        return View(self.lock_ttl, (*self.own_tokens, self.token), self.unordered_ids, self.dead_hold_keys)
 
 
 @dataclass(frozen=True, slots=True)

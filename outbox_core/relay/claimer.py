@@ -276,11 +276,11 @@ class Claimer:
             lock_ttl=settings.lock_ttl,
             since=since,
             until=until,
-            held=self._keys.held() if settings.single_active else (),
-            shut=self._leaves.shut_topics(self._passed_over),
-            in_hand=self._in_flight.tokens() if settings.single_active else (),
-            apart=self._in_flight.unordered_ids() if settings.single_active else (),
-            dead_too=settings.on_dead == "block",
+            held_keys=self._keys.held() if settings.single_active else (),
+            blocked_topics=self._leaves.shut_topics(self._passed_over),
+            own_tokens=self._in_flight.tokens() if settings.single_active else (),
+            unordered_ids=self._in_flight.unordered_ids() if settings.single_active else (),
+            dead_hold_keys=settings.on_dead == "block",
             find_predecessors=not self.floors.looks_apart,
         )
 

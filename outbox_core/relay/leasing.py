@@ -72,7 +72,7 @@ class Leasing:
             full = leased.count >= claim.limit or leased.bytes * 4 >= claim.max_bytes
             wanted = {request.key_id: request.rows for request in keys}
             batch = Batch(claim, leased, wanted, expires=started + self._settings.trusted, full=full)
-            if claim.blind:
+            if claim.without_content:
                 batch.unreadable = await self.unreadable.examine(batch)
             await self._find_predecessors(batch, keys, took, looked=leased.predecessors is not None)
             suspect = suspect_in(batch, self._settings.max_attempts) if leased.recovered else None

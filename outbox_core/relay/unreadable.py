@@ -49,7 +49,7 @@ class Unreadable:
 
     def failed(self, claim: Claim, keys: Sequence[KeyRequest], error: StorageError) -> None:
         """A claim did not. The database was seen to answer right before it, so it may be what it had to read."""
-        if claim.limit > 1 or claim.blind:
+        if claim.limit > 1 or claim.without_content:
             return
         if isinstance(error, StorageTimeout):
             self._timeouts += 1
@@ -64,9 +64,9 @@ class Unreadable:
             raise AssertionError("no row is suspected")
         (failed, keys), self._failed = self._failed, None
         self._timeouts, self._slow = 0, None
-        return replace(now, since=failed.since, until=failed.until, blind=True, find_predecessors=True), [
-            request._replace(after=0) for request in keys
-        ]
+        return replace(
+            now, since=failed.since, until=failed.until, without_content=True, find_predecessors=True
+        ), [request._replace(after=0) for request in keys]
 
     async def examine(self, batch: Batch) -> BaseException | None:
         """Look at a row that was leased without its content: what is wrong with it, None when there is none. Raises

@@ -117,7 +117,7 @@ class Passing(SlowStore):
         passed = sum(
             claim.since <= (row.available_at, row.sequence) <= claim.until
             for row in self.table(table).rows.values()
-            if row.published_at is None and row.record.topic in claim.shut
+            if row.published_at is None and row.record.topic in claim.blocked_topics
         )
         await self.spend(passed * self.row_seconds)
         return await super().claim(table, claim)

@@ -37,7 +37,7 @@ class Slow(MemoryStore):
             for row in self.table(table).rows.values()
             if row.published_at is None and claim.since <= (row.available_at, row.sequence) <= claim.until
         ]
-        if len(behind) > self.most and claim.shut:
+        if len(behind) > self.most and claim.blocked_topics:
             self.timeouts += 1
             raise StorageTimeout("not answered")
         return await super().claim(table, claim)
@@ -186,7 +186,7 @@ async def test_another_row_that_is_found_in_its_place_is_not_blamed() -> None:
 
     class Shifting(UnreadableStore):
         async def claim(self, table: TableName, claim: Claim) -> Leased:
-            if claim.blind:
+            if claim.without_content:
                 self.culprit = None  # somebody has mended it meanwhile
             return await super().claim(table, claim)
 

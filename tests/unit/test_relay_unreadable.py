@@ -19,7 +19,7 @@ UNTIL: Position = (datetime(2026, 5, 2, tzinfo=UTC), 9)
 KEY: KeyId = (UUID(int=0), "k")
 
 
-def claim(term: int = 3, limit: int = 1, blind: bool = False) -> Claim:
+def claim(term: int = 3, limit: int = 1, without_content: bool = False) -> Claim:
     return Claim(
         token=uuid7(),
         term=term,
@@ -28,7 +28,7 @@ def claim(term: int = 3, limit: int = 1, blind: bool = False) -> Claim:
         lock_ttl=30.0,
         since=SINCE,
         until=UNTIL,
-        blind=blind,
+        without_content=without_content,
         find_predecessors=False,
     )
 
@@ -43,15 +43,19 @@ def test_it_is_a_claim_of_its_own_in_the_present_term_and_passes_over_what_is_he
         limit=1,
         max_bytes=1_000,
         lock_ttl=30.0,
-        held=[KEY],
-        in_hand=[uuid7()],
-        shut=["t"],
+        held_keys=[KEY],
+        own_tokens=[uuid7()],
+        blocked_topics=["t"],
     )
     taken, keys = unreadable.taken(now)
     assert (taken.since, taken.until) == (SINCE, UNTIL)
     assert (taken.token, taken.term) == (now.token, 4)
-    assert (taken.held, taken.in_hand, taken.shut) == (now.held, now.in_hand, now.shut)
-    assert taken.blind
+    assert (taken.held_keys, taken.own_tokens, taken.blocked_topics) == (
+        now.held_keys,
+        now.own_tokens,
+        now.blocked_topics,
+    )
+    assert taken.without_content
     assert taken.find_predecessors
     assert not keys
     assert not unreadable.suspected
@@ -63,7 +67,7 @@ def test_it_is_for_the_keys_that_the_failed_one_followed() -> None:
     assert unreadable.taken(claim(4))[1] == [KeyRequest(KEY, 5)]
 
 
-@pytest.mark.parametrize("failed", [claim(limit=2), claim(blind=True)])
+@pytest.mark.parametrize("failed", [claim(limit=2), claim(without_content=True)])
 def test_a_claim_of_several_rows_or_of_none_of_their_content_blames_nobody(failed: Claim) -> None:
     unreadable = Unreadable(TABLE, MemoryStore())
     unreadable.failed(failed, (), ContentUnreadable("no"))

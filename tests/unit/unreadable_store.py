@@ -29,7 +29,7 @@ class UnreadableStore(MemoryStore):
         await super().read(table, row_id)
 
     async def _checked(self, table: TableName, claim: Claim, leased: Leased) -> Leased:
-        if not claim.blind and any(row.id == self.culprit for row in leased.rows()):
+        if not claim.without_content and any(row.id == self.culprit for row in leased.rows()):
             await self.undo(table, claim, ())
             raise self.error("cannot be read")
         return leased

@@ -134,7 +134,7 @@ class MemoryStore:
         memory, now = await self._step(table)
         if claim.term is not None and claim.term != self.database.leadership(table).term:
             return Leased.of([], {})
-        ttl, held, shut = timedelta(seconds=claim.lock_ttl), set(claim.held), set(claim.shut)
+        ttl, held, shut = timedelta(seconds=claim.lock_ttl), set(claim.held_keys), set(claim.blocked_topics)
         due = [
             row
             for row in memory.rows.values()
@@ -303,7 +303,7 @@ def _leased(
     for row in due:
         if size >= claim.max_bytes:
             break
-        size += 0 if claim.blind else len(_payload(row))
+        size += 0 if claim.without_content else len(_payload(row))
         row.lease(claim.token, now)
         taken.append(row)
     taken.sort(key=_position)
@@ -358,6 +358,6 @@ def _row(table: TableName, claim: Claim, row: MemoryRow) -> LeasedRow:
         traceparent=record.traceparent,
         tracestate=record.tracestate,
     )
-    payload = b"" if claim.blind else _payload(row)
+    payload = b"" if claim.without_content else _payload(row)
     message = DispatchedMessage(meta, payload, record.content_type or "application/json")
     return LeasedRow(row.id, claim.token, message, row.available_at.timestamp(), row.key_id, row.is_recovered)

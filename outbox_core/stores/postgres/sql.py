@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from outbox_core.table import TableName
 
-_INCLUDE: Final = re.compile(r"\{include ([a-z_/]+\.sql)((?: [a-z]+=[a-z_$0-9]+)*)\}")
+_INCLUDE: Final = re.compile(r"\{include ([a-z_/]+\.sql)((?: [a-z_]+=[a-z_$0-9]+)*)\}")
 
 
 @cache

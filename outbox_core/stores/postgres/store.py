@@ -127,7 +127,7 @@ class PostgresStore:
             await self._control.fetch("SELECT 1")
 
     async def claim(self, table: TableName, claim: Claim) -> Leased:
-        tenants, keys = _columns(claim.held, 2)
+        tenants, keys = _columns(claim.held_keys, 2)
         found = await self._fetch(
             table,
             "claim",
@@ -136,9 +136,9 @@ class PostgresStore:
             *claim.since,
             tenants,
             keys,
-            list(claim.shut),
+            list(claim.blocked_topics),
             claim.limit,
-            claim.blind,
+            claim.without_content,
             *claim.until,
             claim.find_predecessors,
         )
@@ -148,7 +148,7 @@ class PostgresStore:
         tenants, names = _columns([request.key_id for request in keys], 2)
         found = await self._fetch(
             table, "follow", "claim", *_terms(claim), tenants, names,
-            [request.rows for request in keys], claim.blind, [request.after for request in keys],
+            [request.rows for request in keys], claim.without_content, [request.after for request in keys],
         )  # fmt: skip
         return leased(table, claim, found, looked=True)
 
@@ -158,11 +158,10 @@ class PostgresStore:
             wanted = [_UNDO_PLACES * request.rows for request in keys]
             found = await self._fetch(table, "undo_follow", "claim", claim.token, tenants, names, wanted)
         else:
-            tenants, names = _columns(claim.held, 2)
+            tenants, names = _columns(claim.held_keys, 2)
             places = max(_UNDO_PLACES * claim.limit, _LEAST_UNDO_PLACES)
-            found = await self._fetch(
-                table, "undo", "claim", claim.token, *claim.since, places, tenants, names, list(claim.shut)
-            )
+            passed_over = (tenants, names, list(claim.blocked_topics))
+            found = await self._fetch(table, "undo", "claim", claim.token, *claim.since, places, *passed_over)
         return len(found)
 
     async def predecessors(
@@ -223,8 +222,8 @@ class PostgresStore:
 
 def _terms(claim: Claim) -> tuple[object, ...]:
     """The first parameters of every claim."""
-    bounds = (claim.lock_ttl, claim.max_bytes)
-    return (claim.term, claim.token, *bounds, list(claim.in_hand), claim.dead_too, list(claim.apart))
+    view = (list(claim.own_tokens), claim.dead_hold_keys, list(claim.unordered_ids))
+    return (claim.term, claim.token, claim.lock_ttl, claim.max_bytes, *view)
 
 
 def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:

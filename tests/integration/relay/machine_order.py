@@ -21,16 +21,21 @@ class Order(Table):
     @rule(
         data=st.data(),
         wanted=st.dictionaries(st.sampled_from(KEYS), st.integers(1, 4), min_size=1),
-        dead_too=st.booleans(),
+        dead_hold_keys=st.booleans(),
         lost=st.booleans(),
     )
-    def follow(self, data: st.DataObject, wanted: dict[str, int], dead_too: bool, lost: bool) -> None:
-        self.follow_keys(wanted, self.beside(data), dead_too=dead_too, lost=lost)
+    def follow(self, data: st.DataObject, wanted: dict[str, int], dead_hold_keys: bool, lost: bool) -> None:
+        self.follow_keys(wanted, self.beside(data), dead_hold_keys=dead_hold_keys, lost=lost)
 
     def follow_keys(
-        self, wanted: dict[str, int], beside: Sequence[Owner], *, dead_too: bool = False, lost: bool = False
+        self,
+        wanted: dict[str, int],
+        beside: Sequence[Owner],
+        *,
+        dead_hold_keys: bool = False,
+        lost: bool = False,
     ) -> Owner:
-        claim = self.terms(self.term, 100, beside, dead_too=dead_too)
+        claim = self.terms(self.term, 100, beside, dead_hold_keys=dead_hold_keys)
         followed = [KeyRequest((NIL_UUID, key), count) for key, count in wanted.items()]
         leased = self.run(self.store.follow(TABLE, claim, followed))
         first = [head for key, count in wanted.items() for head in heads(self.rows.values(), key, count)]
@@ -43,16 +48,16 @@ class Order(Table):
         """Some of the owners, which are in the same process as one that claims now."""
         return data.draw(st.lists(st.sampled_from(self.owners), unique_by=id)) if self.owners else []
 
-    def terms(self, term: int | None, limit: int, beside: Sequence[Owner], *, dead_too: bool) -> Claim:
+    def terms(self, term: int | None, limit: int, beside: Sequence[Owner], *, dead_hold_keys: bool) -> Claim:
         return Claim(
             token=uuid7(),
             term=term,
             limit=limit,
             max_bytes=1_000_000,
             lock_ttl=LOCK_TTL,
-            in_hand=[owner.claim.token for owner in beside],
-            apart=[row.id for owner in beside for row in owner.apart],
-            dead_too=dead_too,
+            own_tokens=[owner.claim.token for owner in beside],
+            unordered_ids=[row.id for owner in beside for row in owner.apart],
+            dead_hold_keys=dead_hold_keys,
         )
 
     def admit(
@@ -71,7 +76,9 @@ class Order(Table):
         known = {sequence for sequences in taken.values() for sequence in sequences} | self.in_hand(beside)
 
         def hidden(key: str, sequence: int) -> Expected | None:
-            return hidden_before(self.rows.values(), key, sequence, known, dead_too=claim.dead_too)
+            return hidden_before(
+                self.rows.values(), key, sequence, known, dead_hold_keys=claim.dead_hold_keys
+            )
 
         apart: list[LeasedRow] = []
         if claim.term is None:
@@ -119,16 +126,18 @@ class Order(Table):
             if row is not None
         }
 
-    @rule(data=st.data(), keys=st.sets(st.sampled_from(KEYS), min_size=1), dead_too=st.booleans())
-    def look(self, data: st.DataObject, keys: set[str], dead_too: bool) -> None:
+    @rule(data=st.data(), keys=st.sets(st.sampled_from(KEYS), min_size=1), dead_hold_keys=st.booleans())
+    def look(self, data: st.DataObject, keys: set[str], dead_hold_keys: bool) -> None:
         """Somebody looks who is first in some keys, as a relay does for those that wait."""
         beside = self.beside(data)
-        claim = self.terms(self.term, 1, beside, dead_too=dead_too)
+        claim = self.terms(self.term, 1, beside, dead_hold_keys=dead_hold_keys)
         spans = [KeySpan((NIL_UUID, key), 0, LAST_SEQUENCE) for key in sorted(keys)]
         found = self.run(self.store.predecessors(TABLE, spans, claim.view))
         known = self.in_hand(beside)
         rows = self.rows.values()
-        expected = {key: hidden_before(rows, key, LAST_SEQUENCE, known, dead_too=dead_too) for key in keys}
+        expected = {
+            key: hidden_before(rows, key, LAST_SEQUENCE, known, dead_hold_keys=dead_hold_keys) for key in keys
+        }
         self.same(found, expected, beside)
 
     @precondition(lambda self: any(owner.apart for owner in self.owners))

@@ -66,7 +66,7 @@ def heads(rows: Iterable[Expected], key: str, count: int) -> list[Expected]:
 
 
 def hidden_before(
-    rows: Iterable[Expected], key: str, sequence: int, known: Collection[int], *, dead_too: bool
+    rows: Iterable[Expected], key: str, sequence: int, known: Collection[int], *, dead_hold_keys: bool
 ) -> Expected | None:
     """The first row of a key that has to be through before a later one goes; those in the same hand, whose sequences
     are known there, are no matter. With the last sequence of all it is what a key could be followed for, also a
@@ -76,7 +76,7 @@ def hidden_before(
         for row in rows
         if row.key == key
         and row.sequence < sequence
-        and (row.unresolved or (dead_too and row.state == "dead"))
+        and (row.unresolved or (dead_hold_keys and row.state == "dead"))
         and row.sequence not in known
         and (not row.replays or (sequence == LAST_SEQUENCE and row.claimable))
     ]

@@ -61,12 +61,12 @@ class Machine(Writers, Order):
         data=st.data(),
         limit=st.integers(1, 5),
         ordered=st.booleans(),
-        dead_too=st.booleans(),
+        dead_hold_keys=st.booleans(),
         lost=st.booleans(),
     )
-    def claim(self, data: st.DataObject, limit: int, ordered: bool, dead_too: bool, lost: bool) -> None:
+    def claim(self, data: st.DataObject, limit: int, ordered: bool, dead_hold_keys: bool, lost: bool) -> None:
         beside = self.beside(data)
-        claim = self.terms(self.term if ordered else None, limit, beside, dead_too=dead_too)
+        claim = self.terms(self.term if ordered else None, limit, beside, dead_hold_keys=dead_hold_keys)
         claimable = sum(row.claimable for row in self.rows.values())
         leased = self.run(self.store.claim(TABLE, claim))
         assert leased.count == min(limit, claimable)
@@ -81,7 +81,7 @@ class Machine(Writers, Order):
     def lose_and_undo(self, limit: int, key: str | None) -> None:
         """As it mostly goes: the answer is lost, and the next thing its owner does is to undo the claim."""
         if key is None:
-            claim = self.terms(None, limit, [], dead_too=False)
+            claim = self.terms(None, limit, [], dead_hold_keys=False)
             owner = self.admit(claim, self.run(self.store.claim(TABLE, claim)), [], (), lost=True)
         else:
             owner = self.follow_keys({key: limit}, [], lost=True)

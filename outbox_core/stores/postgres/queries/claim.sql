@@ -11,7 +11,7 @@ WITH leader AS MATERIALIZED (
             sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) - bytes AS bytes_before
         FROM (
             SELECT ctid AS place, tenant_id, key, sequence,
-                {include queries/row_bytes.sql blind=$14} AS bytes
+                {include queries/row_bytes.sql without_content=$14} AS bytes
             FROM {table}
             WHERE
                 published_at IS NULL AND dead_at IS NULL
@@ -33,4 +33,4 @@ WITH leader AS MATERIALIZED (
     -- a flush of the log, which looking in vain many times a second must not cost.
     WHERE CASE WHEN bytes_before < $4 THEN $1::bigint IS NULL OR EXISTS (SELECT FROM leader) END
 )
-{include queries/lease.sql blind=$14 look=$17}
+{include queries/lease.sql without_content=$14 find_predecessors=$17}

@@ -13,7 +13,7 @@ WITH leader AS MATERIALIZED (
             CROSS JOIN LATERAL (
                 SELECT
                     ctid AS place, available_at, locked_at, sequence,
-                    {include queries/row_bytes.sql blind=$11} AS bytes
+                    {include queries/row_bytes.sql without_content=$11} AS bytes
                 FROM {table} AS message
                 WHERE
                     -- Written as a range of all three columns, so that no other index than the key's own can serve it.
@@ -38,4 +38,4 @@ WITH leader AS MATERIALIZED (
     ) AS weighed
     WHERE CASE WHEN bytes_before < $4 THEN EXISTS (SELECT FROM leader) END
 )
-{include queries/lease.sql blind=$11 look=true}
+{include queries/lease.sql without_content=$11 find_predecessors=true}

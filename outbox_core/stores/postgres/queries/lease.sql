@@ -6,18 +6,18 @@ SET locked_at = now(), lock_token = $2, attempts = least(attempts, 2147483646) +
 WHERE ctid = ANY (ARRAY(SELECT place FROM picked))
 RETURNING
     id, tenant_id, topic,
-    CASE WHEN {blind}::boolean THEN '' ELSE coalesce(body, convert_to(payload::text, 'UTF8')) END,
+    CASE WHEN {without_content}::boolean THEN '' ELSE coalesce(body, convert_to(payload::text, 'UTF8')) END,
     coalesce(content_type, 'application/json'),
     event_id, sequence,
     -- Within the years that Python knows, so that a row edited by hand cannot stop the others. As numbers, which the
     -- driver reads twenty times as fast as times; before 1700 they would not be true to the microsecond any more.
     date_part('epoch', greatest(least(created_at, '9999-12-30Z'), '0001-01-02Z')), attempts,
     date_part('epoch', greatest(least(available_at, '9999-12-30Z'), '1700-01-01Z')), key,
-    CASE WHEN NOT {blind}::boolean THEN headers::text END, traceparent, tracestate, replays,
+    CASE WHEN NOT {without_content}::boolean THEN headers::text END, traceparent, tracestate, replays,
     coalesce(last_error LIKE 'TX.LEASE %', false),
     -- Found once for all of them, and told with the first alone. Their keys' rows are seen as they were before this
     -- statement: those that it took are left out.
-    CASE WHEN sequence = (SELECT sequence FROM picked LIMIT 1) AND $1::bigint IS NOT NULL AND {look}::boolean THEN (
+    CASE WHEN sequence = (SELECT sequence FROM picked LIMIT 1) AND $1::bigint IS NOT NULL AND {find_predecessors}::boolean THEN (
         SELECT coalesce(
             json_agg(json_build_array(span.tenant_id, span.key, earlier.sequence, earlier.wait)), '[]'
         )::text

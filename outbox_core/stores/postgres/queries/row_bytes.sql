@@ -1,6 +1,6 @@
         CASE
             -- Leased without its content, which could not be read.
-            WHEN {blind}::boolean THEN 0
+            WHEN {without_content}::boolean THEN 0
             WHEN body IS NOT NULL THEN octet_length(body)
             -- A stored size is the size in memory unless the value was compressed: only then is it worth writing it out.
             WHEN pg_column_compression(payload) IS NULL THEN pg_column_size(payload)

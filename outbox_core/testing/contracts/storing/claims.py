@@ -120,12 +120,12 @@ class ClaimContract:
         message = Message(TOPIC, {"total": "1.50"}, key="k")
         async with at_work(database) as scene:
             await scene.write(message)
-            row = await scene.claim_one(blind=True)
+            row = await scene.claim_one(without_content=True)
             equal((row.message.payload, row.message.meta.key), (b"", "k"), "content and key")
             await scene.store.read(scene.table, row.id)
             await scene.store.release(scene.table, [row.lease], restamp=False)
             followed = await scene.store.follow(
-                scene.table, scene.terms(blind=True), [KeyRequest(key_id("k"), 1)]
+                scene.table, scene.terms(without_content=True), [KeyRequest(key_id("k"), 1)]
             )
             equal([row.message.payload for row in followed.rows()], [b""], "content of a followed key")
 
@@ -134,14 +134,14 @@ class ClaimContract:
         free, keyless = Message(TOPIC, 3, key="other"), Message(TOPIC, 4)
         async with at_work(database) as scene:
             await scene.write(held, other, free, keyless)
-            rows = await scene.claim(held=[key_id("k")])
+            rows = await scene.claim(held_keys=[key_id("k")])
             equal(ids(rows), [m.event_id for m in (other, free, keyless)], "rows beside the held key")
 
     async def test_shut_topics_are_passed_over(self, database: Database) -> None:
         shut, other = Message(TOPIC, 1), Message("shop.orders.paid.v1", 2)
         async with at_work(database) as scene:
             await scene.write(shut, other)
-            equal(ids(await scene.claim(shut=[TOPIC])), [other.event_id], "rows of open topics")
+            equal(ids(await scene.claim(blocked_topics=[TOPIC])), [other.event_id], "rows of open topics")
             equal(ids(await scene.claim()), [shut.event_id], "rows once the topic is open")
 
     async def test_a_lease_keeps_others_away_until_it_is_void(self, database: Database) -> None:

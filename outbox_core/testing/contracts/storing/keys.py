@@ -135,7 +135,7 @@ class KeyContract:
         async with at_work(database) as scene:
             early, late = await scene.write(Message(TOPIC, 1, key="a"), Message(TOPIC, 2, key="a"))
             await scene.store.fail(scene.table, [failure(await scene.claim_one(limit=1), dead=True)])
-            claim = scene.terms(dead_too=True, find_predecessors=False)
+            claim = scene.terms(dead_hold_keys=True, find_predecessors=False)
             leased = await scene.store.follow(scene.table, claim, [KeyRequest(key_id("a"), 2)])
             equal([row.message.meta.sequence for row in leased.rows()], [late], "rows")
             found = await scene.predecessors(claim, leased)
@@ -177,7 +177,7 @@ class KeyContract:
             row = await scene.claim_one(limit=1)
             equal((await _before(scene, view(), late))[key_id("a")].sequence, early, "the predecessor")
             equal(await _before(scene, view(own_tokens=[row.token]), late), {}, "predecessors")
-            claim = scene.terms(in_hand=[row.token])
+            claim = scene.terms(own_tokens=[row.token])
             leased = await scene.store.claim(scene.table, claim)
             found = await scene.predecessors(claim, leased)
             equal((leased.count, len(found)), (1, 0), "rows, and what comes before them")
@@ -188,7 +188,7 @@ class KeyContract:
         async with at_work(database) as scene:
             early, _ = await scene.write(Message(TOPIC, 1, key="a"), Message(TOPIC, 2, key="a"))
             row = await scene.claim_one(limit=1)
-            claim = scene.terms(in_hand=[row.token], apart=[row.id])
+            claim = scene.terms(own_tokens=[row.token], unordered_ids=[row.id])
             leased = await scene.store.claim(scene.table, claim)
             found = await scene.predecessors(claim, leased)
             equal(found[key_id("a")], Predecessor(early, 0.0), "the predecessor, and its wait")
@@ -223,8 +223,8 @@ class KeyContract:
             found = await _before(scene, view(dead_hold_keys=True), _END)
             equal(found[key_id("a")].wait, None, "seconds until a dead row is due")
             await database.replay(message.event_id)
-            for dead_too in (False, True):
-                found = await _before(scene, view(dead_hold_keys=dead_too), _END)
+            for dead_hold_keys in (False, True):
+                found = await _before(scene, view(dead_hold_keys=dead_hold_keys), _END)
                 equal(found, {}, "predecessors that are replayed")
             (again,) = await scene.claim_when_due()
             equal(again.message.meta.replays, 1, "replays")

@@ -44,7 +44,9 @@ class UnknownContract:
         shut = [Message("shut.topic.v1", n) for n in range(_OTHERS)]
         async with at_work(database) as scene:
             await scene.write(*held, *shut, Message(TOPIC, 1))
-            claim = replace(scene.terms(limit=1), held=[key_id("held")], shut=["shut.topic.v1"])
+            claim = replace(
+                scene.terms(limit=1), held_keys=[key_id("held")], blocked_topics=["shut.topic.v1"]
+            )
             equal((await scene.store.claim(scene.table, claim)).count, 1, "rows claimed")
             equal(await scene.store.undo(scene.table, claim, ()), 1, "rows released")
 
