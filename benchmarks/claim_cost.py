@@ -110,9 +110,9 @@ class TimedStore(PostgresStore):
             self._note(began, sweep=claim.since == BEGINNING)
         return leased
 
-    async def follow(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
+    async def claim_keys(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         began = time.perf_counter()
-        leased = await super().follow(table, claim, keys)
+        leased = await super().claim_keys(table, claim, keys)
         self._note(began, sweep=False)
         return leased
 

@@ -103,14 +103,14 @@ class RecordedStore:
         await asyncio.sleep(0)
         return set()
 
-    async def follow(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
+    async def claim_keys(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         found: list[tuple[Any, ...]] = []
         self._returned.sort(key=itemgetter(6))
         for wanted, most, _ in keys:
             found += self._again({wanted}.__contains__, most)
         return leased(table, claim, found, looked=True)
 
-    async def undo(self, *_: object) -> int:
+    async def undo_claim(self, *_: object) -> int:
         return 0
 
     async def predecessors(self, *_: object, **__: bool) -> dict[KeyId, Predecessor]:
@@ -124,10 +124,10 @@ class RecordedStore:
         self._returned += [record for record in self._records if record[0] in released]
         return set()
 
-    async def resolved(self, *_: object) -> dict[RowId, Resolution]:
+    async def resolutions(self, *_: object) -> dict[RowId, Resolution]:
         return {}
 
-    async def locked(self, *_: object) -> set[RowId]:
+    async def locked_rows(self, *_: object) -> set[RowId]:
         return set()
 
     async def tick(self, *_: object) -> Tick:

@@ -308,14 +308,14 @@ class Store(Protocol):
         be read; a store that can always read it never does."""
         ...
 
-    async def follow(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
+    async def claim_keys(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         """The same for the given keys, each key's lowest sequences first and at most so many of it. What
         comes before them is looked for in any case, or None is answered."""
         ...
 
-    async def undo(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
+    async def undo_claim(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
         """Release what a claim of unknown outcome may have leased, attempts refunded. If it was one of given keys,
-        those, as they were given to `follow`; the rows are looked for where the claim took them."""
+        those, as they were given to `claim_keys`; the rows are looked for where the claim took them."""
         ...
 
     async def predecessors(
@@ -326,12 +326,12 @@ class Store(Protocol):
         are due and free."""
         ...
 
-    async def read(self, table: TableName, row_id: RowId) -> None:
+    async def read_content(self, table: TableName, row_id: RowId) -> None:
         """Read the content of one row, as a claim would, and do nothing with it. Raises `ContentUnreadable` when that
         cannot be done; a store that can always read it never does."""
         ...
 
-    async def place_after(self, table: TableName, since: Position, rows: int) -> Position | None:
+    async def position_after(self, table: TableName, since: Position, rows: int) -> Position | None:
         """The place that is so many due rows on from another, whoever has them; None when there are not as many."""
         ...
 
@@ -348,11 +348,11 @@ class Store(Protocol):
         due as of now, so that other relays, which may have read past them, see them."""
         ...
 
-    async def resolved(self, table: TableName, ids: Collection[RowId]) -> dict[RowId, Resolution]:
+    async def resolutions(self, table: TableName, ids: Collection[RowId]) -> dict[RowId, Resolution]:
         """Those of the rows that are published or dead. Rows that are pending, leased or gone are not among them."""
         ...
 
-    async def locked(self, table: TableName, ids: Collection[RowId]) -> set[RowId]:
+    async def locked_rows(self, table: TableName, ids: Collection[RowId]) -> set[RowId]:
         """Those of the rows that somebody else keeps locked at this moment: to write them would have to wait."""
         ...
 

@@ -103,7 +103,7 @@ class Aside:
 
     async def _find_locked(self, batch: Outcomes) -> set[RowId] | None:
         try:
-            return await self._store.locked(self._table, [row.id for row in batch.rows])
+            return await self._store.locked_rows(self._table, [row.id for row in batch.rows])
         except StorageError:
             return None  # it is the database that is away
 

@@ -259,7 +259,7 @@ class Completer:
         """Those that an earlier try of this write has published, the answer to which was lost.
 
         Another owner's lease would have counted a further attempt. What is deleted cannot be told."""
-        ended = await self._store.resolved(self._table, [row.id for row in rows])
+        ended = await self._store.resolutions(self._table, [row.id for row in rows])
         before: set[Lease] = set()
         for row in rows:
             end, meta = ended.get(row.id), row.message.meta
@@ -273,7 +273,7 @@ class Completer:
 
     async def _dead_before(self, verdicts: Sequence[Verdict]) -> set[Lease]:
         """The same for rows that were given up. What was put off, or given back, may be anybody's by now."""
-        ended = await self._store.resolved(self._table, [verdict.row.id for verdict in verdicts])
+        ended = await self._store.resolutions(self._table, [verdict.row.id for verdict in verdicts])
         before: set[Lease] = set()
         for verdict in verdicts:
             end, meta = ended.get(verdict.row.id), verdict.row.message.meta

@@ -64,7 +64,7 @@ class Leasing:
         self.floors.sent()
         try:
             if keys:
-                leased = await self._store.follow(self._table, claim, keys)
+                leased = await self._store.claim_keys(self._table, claim, keys)
             else:
                 leased = await self._store.claim(self._table, claim)
             took = clock.now() - started

@@ -50,7 +50,7 @@ class Reach:
         """How far a claim looks from a place: to the end, unless that was too far."""
         if self.span is None:
             return END
-        end = await store.place_after(table, since, self.span)
+        end = await store.position_after(table, since, self.span)
         # Places before 1700 are not told apart.
         return END if end is None or end <= since else end
 

@@ -48,7 +48,7 @@ class UnknownClaims:
         for lost in [each for each in self._lost if last_chance or self._is_time(each)]:
             over = clock.now() >= lost.over
             try:
-                found = await self._store.undo(self._table, lost.claim, lost.keys)
+                found = await self._store.undo_claim(self._table, lost.claim, lost.keys)
             except StorageTimeout:
                 # It comes past as much as the claim did, which may have been too much: others have their turn before
                 # it is tried again, and when the leases have ended it need not be.

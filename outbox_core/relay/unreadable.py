@@ -73,7 +73,7 @@ class Unreadable:
         StorageError when nothing is wrong, and the lease is to be undone."""
         for row in batch.deliveries():
             try:
-                await self._store.read(self._table, row.id)
+                await self._store.read_content(self._table, row.id)
             except ContentUnreadable as error:
                 return error
             except StorageTimeout as error:

@@ -58,7 +58,7 @@ class Moments(Faults):
     @property
     def claims(self) -> int:
         """Statements that were sent to lease rows, also those that found none."""
-        return self.seen["claim.before"] + self.seen["follow.before"]
+        return self.seen["claim.before"] + self.seen["claim_keys.before"]
 
 
 class WatchedStore(FaultyStore):

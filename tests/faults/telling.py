@@ -69,13 +69,13 @@ class TellingStore(PostgresStore):
             self._account.claims(claim.token)
         return await super().claim(table, claim)
 
-    async def follow(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
+    async def claim_keys(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         self._account.claims(claim.token)
-        return await super().follow(table, claim, keys)
+        return await super().claim_keys(table, claim, keys)
 
-    async def undo(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
-        number = self._account.presents("undo", {claim.token: ()})
-        count = await super().undo(table, claim, keys)
+    async def undo_claim(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
+        number = self._account.presents("undo_claim", {claim.token: ()})
+        count = await super().undo_claim(table, claim, keys)
         self._account.hears(number, ())
         return count
 

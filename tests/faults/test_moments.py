@@ -61,7 +61,7 @@ def test_blocking_keeps_the_event_loop(moments: Moments) -> None:
 
 
 def test_claims_are_counted_also_those_that_find_nothing(moments: Moments) -> None:
-    for point in ("claim.before", "claim.before", "claim.after", "follow.before", "publish.before"):
+    for point in ("claim.before", "claim.before", "claim.after", "claim_keys.before", "publish.before"):
         moments.reached(point)
     assert moments.claims == 3
 

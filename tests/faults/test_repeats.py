@@ -182,13 +182,13 @@ def test_what_a_relay_tells_is_read_back(tmp_path: Path) -> None:
     account.acknowledged(first, [lost])
     answered = account.presents("publish", {token: [row, lost], earlier: [row]})
     account.hears(answered, [(lost, token), (row, earlier)])
-    account.presents("undo", {token: ()})
+    account.presents("undo_claim", {token: ()})
     told = telling.read(journal.read(), [{"relay": "r1.0", "at": 1e12}, {"at": 1e13}])
     assert (told.claims[str(token)].relay, told.sent) == ("r0.0", {str(row): 2, str(lost): 1})
     assert [mark.relay for mark in told.acknowledged[str(row)]] == ["r0.0"]
     assert str(lost) not in told.acknowledged
     assert [(each.write, each.row, each.token, each.accepted) for each in told.presented] == [
         ("publish", str(row), str(token), True), ("publish", str(lost), str(token), False),
-        ("publish", str(row), str(earlier), False), ("undo", None, str(token), None),
+        ("publish", str(row), str(earlier), False), ("undo_claim", None, str(token), None),
     ]  # fmt: skip
     assert told.last_words["r1.0"] == 1e12

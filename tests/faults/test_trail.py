@@ -116,7 +116,7 @@ def test_a_write_under_a_token_that_was_not_presented_is_stale(
 
 @pytest.mark.parametrize("became", ["pending", "published"])
 def test_what_is_undone_is_undone_by_its_token_alone(became: str) -> None:
-    undo = Presented("r0", "undo", None, "t1", 1.0)
+    undo = Presented("r0", "undo_claim", None, "t1", 1.0)
     trail = [LEASED, replace(PUBLISHED, became=became), *OTHERS]
     told = Told(CLAIMS, [undo, *honest(OTHERS).presented])
     assert bool(judged(trail=trail, told=told).stale_writes_accepted) is (became == "published")

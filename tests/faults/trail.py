@@ -11,7 +11,7 @@ from tests.faults.telling import Presented, Told
 ENDED_BY: Mapping[str, tuple[str, ...]] = {
     "published": ("publish",),
     "dead": ("fail",),
-    "pending": ("fail", "release", "undo"),
+    "pending": ("fail", "release", "undo_claim"),
 }
 """The writes that end a lease, by what becomes of its message."""
 

@@ -131,9 +131,11 @@ class FaultyStore:
     async def claim(self, table: TableName, claim: Claim) -> Leased:
         return await self._leasing("claim", table, claim, lambda: self.inner.claim(table, claim))
 
-    async def follow(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
+    async def claim_keys(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         self._record.counts["follow from a floor on"] += any(request.after for request in keys)
-        return await self._leasing("follow", table, claim, lambda: self.inner.follow(table, claim, keys))
+        return await self._leasing(
+            "claim_keys", table, claim, lambda: self.inner.claim_keys(table, claim, keys)
+        )
 
     async def _leasing(
         self, name: str, table: TableName, claim: Claim, lease: Callable[[], Awaitable[Leased]]
@@ -164,9 +166,9 @@ class FaultyStore:
 
         return await self.call(name, leased)
 
-    async def undo(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
-        self._record.counts["undo"] += 1
-        return await self.call("undo", lambda: self.inner.undo(table, claim, keys))
+    async def undo_claim(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
+        self._record.counts["undo_claim"] += 1
+        return await self.call("undo_claim", lambda: self.inner.undo_claim(table, claim, keys))
 
     async def predecessors(
         self, table: TableName, spans: Sequence[KeySpan], view: View
@@ -178,11 +180,11 @@ class FaultyStore:
         self._record.counts["look from a floor on"] += any(span.after for span in spans)
         return await self.call("predecessors", found)
 
-    async def read(self, table: TableName, row_id: RowId) -> None:
-        await self.call("read", lambda: self.inner.read(table, row_id))
+    async def read_content(self, table: TableName, row_id: RowId) -> None:
+        await self.call("read_content", lambda: self.inner.read_content(table, row_id))
 
-    async def place_after(self, table: TableName, since: Position, rows: int) -> Position | None:
-        return await self.call("place_after", lambda: self.inner.place_after(table, since, rows))
+    async def position_after(self, table: TableName, since: Position, rows: int) -> Position | None:
+        return await self.call("position_after", lambda: self.inner.position_after(table, since, rows))
 
     async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
         return await self._fenced(
@@ -223,13 +225,13 @@ class FaultyStore:
 
         return await self.call(name, written)
 
-    async def resolved(self, table: TableName, ids: Collection[RowId]) -> dict[RowId, Resolution]:
-        found = await self.call("resolved", lambda: self.inner.resolved(table, ids))
+    async def resolutions(self, table: TableName, ids: Collection[RowId]) -> dict[RowId, Resolution]:
+        found = await self.call("resolutions", lambda: self.inner.resolutions(table, ids))
         self._record.counts["written before, answer lost"] += len(found)
         return found
 
-    async def locked(self, table: TableName, ids: Collection[RowId]) -> set[RowId]:
-        return await self.call("locked", lambda: self.inner.locked(table, ids))
+    async def locked_rows(self, table: TableName, ids: Collection[RowId]) -> set[RowId]:
+        return await self.call("locked_rows", lambda: self.inner.locked_rows(table, ids))
 
     async def tick(self, table: TableName) -> Tick:
         return await self.call("tick", lambda: self.inner.tick(table))

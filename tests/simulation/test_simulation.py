@@ -16,7 +16,7 @@ SOMETIMES = (
     *(f"broker: {fault}" for fault in (*FAULTS, "poison", "refused", "dropper", "killer")),
     *(f"store: {fault}" for fault in (*KINDS, "cut off")),
     "outage: refusing", "outage: silent", "kill", "freeze", "cut off", "stop", "cancel",
-    "rolled back", "savepoint rolled back", "long transaction", "undo", "probe", "follow",
+    "rolled back", "savepoint rolled back", "long transaction", "undo_claim", "probe", "claim_keys",
     "look from a floor on", "follow from a floor on",
     "stale write refused", "stale write against another's lease refused",
     "LeaseLost", "LeaderGained", "LeaderLost", "BreakerOpened", "BreakerClosed", "Dead",

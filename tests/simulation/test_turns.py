@@ -171,9 +171,9 @@ class SlowUndo(SlowStore):
             raise StorageTimeout("not answered in time")
         return await super().claim(table, claim)
 
-    async def undo(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
+    async def undo_claim(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
         await self.spend(60.0)
-        return await super().undo(table, claim, keys)
+        return await super().undo_claim(table, claim, keys)
 
 
 def test_an_undo_that_is_broken_off_keeps_nobody_waiting_and_is_given_up_in_the_end() -> None:

@@ -128,7 +128,7 @@ def test_a_relay_s_sessions_keep_their_name() -> None:
         )
 
 
-@pytest.mark.parametrize("statement", ["claim", "follow"])
+@pytest.mark.parametrize("statement", ["claim", "claim_keys"])
 def test_a_statement_names_its_table_where_the_server_s_view_of_it_is_not_cut_off(statement: str) -> None:
     table = TableName("s" * 63, "t" * 48)
     assert table.quoted in query(statement, table).encode()[:1000].decode()

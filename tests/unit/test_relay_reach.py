@@ -266,5 +266,5 @@ async def test_a_place_is_so_many_rows_on() -> None:
     store = MemoryStore()
     await put(store, *(Message(GOOD, number) for number in range(10)))
     places: list[Position] = sorted((row.available_at, row.sequence) for row in rows(store))
-    assert await store.place_after(TABLE, places[2], 3) == places[5]
-    assert await store.place_after(TABLE, places[2], 8) is None
+    assert await store.position_after(TABLE, places[2], 3) == places[5]
+    assert await store.position_after(TABLE, places[2], 8) is None

@@ -20,16 +20,16 @@ class UnreadableStore(MemoryStore):
     async def claim(self, table: TableName, claim: Claim) -> Leased:
         return await self._checked(table, claim, await super().claim(table, claim))
 
-    async def follow(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
-        return await self._checked(table, claim, await super().follow(table, claim, keys))
+    async def claim_keys(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
+        return await self._checked(table, claim, await super().claim_keys(table, claim, keys))
 
-    async def read(self, table: TableName, row_id: RowId) -> None:
+    async def read_content(self, table: TableName, row_id: RowId) -> None:
         if row_id == self.culprit:
             raise self.error("cannot be read")
-        await super().read(table, row_id)
+        await super().read_content(table, row_id)
 
     async def _checked(self, table: TableName, claim: Claim, leased: Leased) -> Leased:
         if not claim.without_content and any(row.id == self.culprit for row in leased.rows()):
-            await self.undo(table, claim, ())
+            await self.undo_claim(table, claim, ())
             raise self.error("cannot be read")
         return leased

@@ -149,7 +149,7 @@ class MemoryStore:
             table, memory, claim, due[: claim.limit], now, find_predecessors=claim.find_predecessors
         )
 
-    async def follow(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
+    async def claim_keys(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         memory, now = await self._step(table)
         if claim.term != self.database.leadership(table).term:
             return Leased.of([], {})
@@ -163,7 +163,7 @@ class MemoryStore:
         after_of = {key_id: after for key_id, _, after in keys}
         return _leased(table, memory, claim, due, now, find_predecessors=True, after_of=after_of)
 
-    async def undo(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
+    async def undo_claim(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
         del keys  # every row is looked at anyway
         memory, _ = await self._step(table)
         rows = memory.leased(claim.token)
@@ -178,11 +178,11 @@ class MemoryStore:
         memory, now = await self._step(table)
         return _before(memory, spans, view, now)
 
-    async def read(self, table: TableName, row_id: RowId) -> None:
+    async def read_content(self, table: TableName, row_id: RowId) -> None:
         del row_id  # what is in memory can be read
         await self._step(table)
 
-    async def place_after(self, table: TableName, since: Position, rows: int) -> Position | None:
+    async def position_after(self, table: TableName, since: Position, rows: int) -> Position | None:
         memory, now = await self._step(table)
         places = sorted(
             _position(row)
@@ -228,7 +228,7 @@ class MemoryStore:
                 row.available_at = now
         return set(leases) - rows.keys()
 
-    async def resolved(self, table: TableName, ids: Collection[RowId]) -> dict[RowId, Resolution]:
+    async def resolutions(self, table: TableName, ids: Collection[RowId]) -> dict[RowId, Resolution]:
         memory, _ = await self._step(table)
         return {
             row.id: Resolution(row.published_at is not None, row.attempts, row.replays, row.last_error)
@@ -236,7 +236,7 @@ class MemoryStore:
             if row.id in ids and (row.published_at is not None or row.dead_at is not None)
         }
 
-    async def locked(self, table: TableName, ids: Collection[RowId]) -> set[RowId]:
+    async def locked_rows(self, table: TableName, ids: Collection[RowId]) -> set[RowId]:
         del ids  # nobody locks a row here
         await self._step(table)
         return set()

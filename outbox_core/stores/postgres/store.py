@@ -144,24 +144,26 @@ class PostgresStore:
         )
         return leased(table, claim, found, looked=claim.find_predecessors)
 
-    async def follow(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
+    async def claim_keys(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         tenants, names = _columns([request.key_id for request in keys], 2)
         found = await self._fetch(
-            table, "follow", "claim", *_terms(claim), tenants, names,
+            table, "claim_keys", "claim", *_terms(claim), tenants, names,
             [request.rows for request in keys], claim.without_content, [request.after for request in keys],
         )  # fmt: skip
         return leased(table, claim, found, looked=True)
 
-    async def undo(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
+    async def undo_claim(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
         if keys:
             tenants, names = _columns([request.key_id for request in keys], 2)
             wanted = [_UNDO_PLACES * request.rows for request in keys]
-            found = await self._fetch(table, "undo_follow", "claim", claim.token, tenants, names, wanted)
+            found = await self._fetch(table, "undo_claim_keys", "claim", claim.token, tenants, names, wanted)
         else:
             tenants, names = _columns(claim.held_keys, 2)
             places = max(_UNDO_PLACES * claim.limit, _LEAST_UNDO_PLACES)
             passed_over = (tenants, names, list(claim.blocked_topics))
-            found = await self._fetch(table, "undo", "claim", claim.token, *claim.since, places, *passed_over)
+            found = await self._fetch(
+                table, "undo_claim", "claim", claim.token, *claim.since, places, *passed_over
+            )
         return len(found)
 
     async def predecessors(
@@ -176,11 +178,11 @@ class PostgresStore:
         )  # fmt: skip
         return {asked[int(row[0]) - 1]: Predecessor(row[1], row[2]) for row in rows}
 
-    async def read(self, table: TableName, row_id: RowId) -> None:
+    async def read_content(self, table: TableName, row_id: RowId) -> None:
         await self._fetch(table, "read_content", "claim", row_id)
 
-    async def place_after(self, table: TableName, since: Position, rows: int) -> Position | None:
-        found = await self._fetch(table, "place_after", "claim", *since, rows)
+    async def position_after(self, table: TableName, since: Position, rows: int) -> Position | None:
+        found = await self._fetch(table, "position_after", "claim", *since, rows)
         return (found[0][0], found[0][1]) if found else None
 
     async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
@@ -198,12 +200,12 @@ class PostgresStore:
         ids, tokens = _columns(leases, 2)
         return _lost(leases, await self._fetch(table, "release", "complete", ids, tokens, restamp))
 
-    async def resolved(self, table: TableName, ids: Collection[RowId]) -> dict[RowId, Resolution]:
-        rows = await self._fetch(table, "resolved", "complete", list(ids))
+    async def resolutions(self, table: TableName, ids: Collection[RowId]) -> dict[RowId, Resolution]:
+        rows = await self._fetch(table, "resolutions", "complete", list(ids))
         return {row[0]: Resolution(*row[1:]) for row in rows}
 
-    async def locked(self, table: TableName, ids: Collection[RowId]) -> set[RowId]:
-        return {row[0] for row in await self._fetch(table, "locked", "complete", list(ids))}
+    async def locked_rows(self, table: TableName, ids: Collection[RowId]) -> set[RowId]:
+        return {row[0] for row in await self._fetch(table, "locked_rows", "complete", list(ids))}
 
     async def tick(self, table: TableName) -> Tick:
         now, uncommitted, writers = (await self._fetch(table, "tick", "claim"))[0]

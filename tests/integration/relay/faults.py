@@ -20,7 +20,7 @@ from tests.integration.relay.journal import Journal
 T = TypeVar("T")
 _TURNS_TO_SEND = 10
 """Turns of the event loop after which a statement on an open session is on its way to the server."""
-_WRITES = ("claim", "follow", "publish", "fail", "release", "undo")
+_WRITES = ("claim", "claim_keys", "publish", "fail", "release", "undo_claim")
 
 
 class Faults:
@@ -96,7 +96,7 @@ class FaultyStore:
 
         def step(*arguments: Any, **options: Any) -> Awaitable[Any]:
             # An empty claim, or the check of rights with nothing to write, is not the moment that is meant.
-            if name not in ("claim", "follow", "undo") and not arguments[1]:
+            if name not in ("claim", "claim_keys", "undo_claim") and not arguments[1]:
                 return method(*arguments, **options)
             if name == "claim" and not arguments[1].limit:
                 return method(*arguments, **options)

@@ -37,7 +37,7 @@ class Order(Table):
     ) -> Owner:
         claim = self.terms(self.term, 100, beside, dead_hold_keys=dead_hold_keys)
         followed = [KeyRequest((NIL_UUID, key), count) for key, count in wanted.items()]
-        leased = self.run(self.store.follow(TABLE, claim, followed))
+        leased = self.run(self.store.claim_keys(TABLE, claim, followed))
         first = [head for key, count in wanted.items() for head in heads(self.rows.values(), key, count)]
         due = {head.sequence for head in first if head.claimable}
         assert {row.message.meta.sequence for row in leased.rows()} == due

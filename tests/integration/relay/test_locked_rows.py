@@ -167,13 +167,13 @@ async def test_the_store_tells_which_rows_somebody_keeps_locked(bench: Bench) ->
     try:
         async with held(bench, row_of("min")) as locked:
             began = time.monotonic()
-            assert await store.locked(table, [*ids, uuid4()]) == {locked[0]["id"]}
-            assert await store.locked(table, [one for one in ids if one != locked[0]["id"]]) == set()
+            assert await store.locked_rows(table, [*ids, uuid4()]) == {locked[0]["id"]}
+            assert await store.locked_rows(table, [one for one in ids if one != locked[0]["id"]]) == set()
             assert time.monotonic() - began < 1.0
             async with held(bench, f"SELECT id FROM {TABLE} FOR UPDATE SKIP LOCKED") as free:  # noqa: S608
                 assert {row["id"] for row in free} == set(ids) - {locked[0]["id"]}
-                assert await store.locked(table, ids) == set(ids)
-        assert await store.locked(table, ids) == set()
+                assert await store.locked_rows(table, ids) == set(ids)
+        assert await store.locked_rows(table, ids) == set()
     finally:
         await store.close()
 
@@ -237,12 +237,12 @@ async def test_locked_rows_are_looked_at_once_a_second_whatever_else_is_recorded
 ) -> None:
     looks, asked, gate = 0, PostgresStore.locked, Gate()
 
-    async def locked(self: PostgresStore, table: TableName, ids: Collection[UUID]) -> set[UUID]:
+    async def locked_rows(self: PostgresStore, table: TableName, ids: Collection[UUID]) -> set[UUID]:
         nonlocal looks
         looks += 1
         return await asked(self, table, ids)
 
-    monkeypatch.setattr(PostgresStore, "locked", locked)
+    monkeypatch.setattr(PostgresStore, "locked_rows", locked_rows)
     async with bench.relay(gate, dispatch_timeout=5.0, lock_ttl=60.0):
         await bench.enqueue("first")
         await until(lambda: gate.inside == 1)

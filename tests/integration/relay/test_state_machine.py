@@ -90,7 +90,7 @@ class Machine(Writers, Order):
     def undo_of(self, owner: Owner) -> None:
         """What was leased is looked for among the first places: it is missed only if many have come before it."""
         claim, followed = owner.claim, owner.followed
-        undone = self.run(self.store.undo(TABLE, claim, followed))
+        undone = self.run(self.store.undo_claim(TABLE, claim, followed))
         left = self.run(
             self.connection.fetch(
                 "SELECT event_id FROM shop.orders_outbox WHERE lock_token = $1", claim.token

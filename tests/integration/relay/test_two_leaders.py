@@ -70,8 +70,8 @@ class Watched:
     async def claim(self, table: TableName, claim: Claim) -> Leased:
         return self._noted(claim, await self._store.claim(table, claim))
 
-    async def follow(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
-        return self._noted(claim, await self._store.follow(table, claim, keys))
+    async def claim_keys(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
+        return self._noted(claim, await self._store.claim_keys(table, claim, keys))
 
     def _noted(self, claim: Claim, leased: Leased) -> Leased:
         self.claims.append(Took(claim.term, tuple(row.message.meta.key for row in leased.rows())))

@@ -112,7 +112,7 @@ MUTATIONS: Final = (
         name="waiting-replays-take-places",
         breaks="A replayed message that waits counts among the first of its key.",
         promise="Replayed messages hold nobody up.",
-        file="outbox_core/stores/postgres/queries/follow.sql",
+        file="outbox_core/stores/postgres/queries/claim_keys.sql",
         old="replays = 0\n                        OR available_at <= now()",
         new="true OR replays = 0\n                        OR available_at <= now()",
         tests=(

@@ -38,7 +38,7 @@ MUTATIONS: Final = (
         name="follow-without-term",
         breaks="A claim of held keys does not look whether its term is still the present one.",
         promise="A leader that was deposed claims nothing.",
-        file="outbox_core/stores/postgres/queries/follow.sql",
+        file="outbox_core/stores/postgres/queries/claim_keys.sql",
         old="THEN EXISTS (SELECT FROM leader) END",
         new="THEN $1::bigint >= 0 END",
         tests=(f"{_STORES}::test_a_term_that_is_over_claims_nothing",),

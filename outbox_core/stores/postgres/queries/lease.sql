@@ -28,6 +28,6 @@ RETURNING
             GROUP BY tenant_id, key
         ) AS span
         CROSS JOIN LATERAL (
-            {include queries/earlier.sql}
+            {include queries/first_predecessor.sql}
         ) AS earlier
     ) END

@@ -6,5 +6,5 @@ SELECT span.ordinality, earlier.sequence, earlier.wait
 FROM unnest($1::uuid[], $2::text[], $4::bigint[], $8::bigint[])
     WITH ORDINALITY AS span (tenant_id, key, before, floor, ordinality)
 CROSS JOIN LATERAL (
-    {include queries/earlier.sql}
+    {include queries/first_predecessor.sql}
 ) AS earlier

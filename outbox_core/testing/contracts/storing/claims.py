@@ -106,10 +106,10 @@ class ClaimContract:
             await scene.write(*messages)
             rows = await scene.claim()
             await scene.store.release(scene.table, [(r.id, r.token) for r in rows], restamp=False)
-            third = await scene.store.place_after(scene.table, rows[1].position, 1)
+            third = await scene.store.position_after(scene.table, rows[1].position, 1)
             equal(third, rows[2].position, "the place one row on from the second")
             equal(
-                await scene.store.place_after(scene.table, rows[1].position, 4),
+                await scene.store.position_after(scene.table, rows[1].position, 4),
                 None,
                 "a place past the last row",
             )
@@ -122,9 +122,9 @@ class ClaimContract:
             await scene.write(message)
             row = await scene.claim_one(without_content=True)
             equal((row.message.payload, row.message.meta.key), (b"", "k"), "content and key")
-            await scene.store.read(scene.table, row.id)
+            await scene.store.read_content(scene.table, row.id)
             await scene.store.release(scene.table, [row.lease], restamp=False)
-            followed = await scene.store.follow(
+            followed = await scene.store.claim_keys(
                 scene.table, scene.terms(without_content=True), [KeyRequest(key_id("k"), 1)]
             )
             equal([row.message.payload for row in followed.rows()], [b""], "content of a followed key")
@@ -185,7 +185,7 @@ class ClaimContract:
             for term in (scene.term - 1, scene.term + 1):
                 equal(await scene.claim(term=term), [], f"rows in term {term} of {scene.term}")
                 claim = scene.terms(term=term)
-                followed = await scene.store.follow(scene.table, claim, [KeyRequest(key_id("k"), 1)])
+                followed = await scene.store.claim_keys(scene.table, claim, [KeyRequest(key_id("k"), 1)])
                 equal(followed.count, 0, "rows followed")
             equal((await scene.look(message)).attempts, 0, "attempts")
             equal(ids(await scene.claim(term=None)), [message.event_id], "rows where nobody leads")

@@ -67,7 +67,7 @@ class KeyContract:
             await scene.write(head, tail)
             equal(await _followed(scene, KeyRequest(key_id("a"), 1)), [], "rows")
             claim = scene.terms()
-            leased = await scene.store.follow(scene.table, claim, [KeyRequest(key_id("a"), 2)])
+            leased = await scene.store.claim_keys(scene.table, claim, [KeyRequest(key_id("a"), 2)])
             equal(ids(leased.rows()), [tail.event_id], "rows")
             found = await scene.predecessors(claim, leased)
             equal(list(found), [key_id("a")], "keys with a predecessor")
@@ -78,7 +78,9 @@ class KeyContract:
             await scene.write(*messages)
             claim = scene.terms(max_bytes=1500)
             equal(
-                (await scene.store.follow(scene.table, claim, [KeyRequest(key_id("a"), 3)])).count, 2, "rows"
+                (await scene.store.claim_keys(scene.table, claim, [KeyRequest(key_id("a"), 3)])).count,
+                2,
+                "rows",
             )
 
     async def test_a_predecessor_that_is_not_due_is_found(self, database: Database) -> None:
@@ -136,7 +138,7 @@ class KeyContract:
             early, late = await scene.write(Message(TOPIC, 1, key="a"), Message(TOPIC, 2, key="a"))
             await scene.store.fail(scene.table, [failure(await scene.claim_one(limit=1), dead=True)])
             claim = scene.terms(dead_hold_keys=True, find_predecessors=False)
-            leased = await scene.store.follow(scene.table, claim, [KeyRequest(key_id("a"), 2)])
+            leased = await scene.store.claim_keys(scene.table, claim, [KeyRequest(key_id("a"), 2)])
             equal([row.message.meta.sequence for row in leased.rows()], [late], "rows")
             found = await scene.predecessors(claim, leased)
             equal(found, {key_id("a"): Predecessor(early, None)}, "what comes before it")
@@ -150,7 +152,7 @@ class KeyContract:
                 equal(before[key_id("a")].sequence, found, "the predecessor")
             equal(await _before(scene, view(), third, after=second), {}, "predecessors in the span")
             request = KeyRequest(key_id("a"), 1, after=second)
-            leased = await scene.store.follow(scene.table, scene.terms(), [request])
+            leased = await scene.store.claim_keys(scene.table, scene.terms(), [request])
             equal([row.message.meta.sequence for row in leased.rows()], [third], "the first of the key")
             expect(not leased.predecessors, "a predecessor before the span was found")
 
@@ -231,7 +233,7 @@ class KeyContract:
 
 
 async def _followed(scene: Scene, *keys: KeyRequest) -> list[LeasedRow]:
-    return (await scene.store.follow(scene.table, scene.terms(), keys)).rows()
+    return (await scene.store.claim_keys(scene.table, scene.terms(), keys)).rows()
 
 
 async def _before(

@@ -59,7 +59,7 @@ class LeaseContract:
             for restamp in (False, True):
                 lost = await scene.store.release(scene.table, leases([row]), restamp=restamp)
                 equal(lost, {row.lease}, "not released")
-            equal(await scene.store.undo(scene.table, scene.terms(), ()), 0, "rows undone")
+            equal(await scene.store.undo_claim(scene.table, scene.terms(), ()), 0, "rows undone")
             equal(await scene.look(message), before, "the row")
             lost = await scene.store.publish(scene.table, [good.lease], delete=False)
             equal(lost, NOBODY, "leases lost under the good token")

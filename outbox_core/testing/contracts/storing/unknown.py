@@ -29,8 +29,8 @@ class UnknownContract:
             claim = scene.terms(limit=10)
             rows = (await scene.store.claim(scene.table, claim)).rows()
             await scene.store.publish(scene.table, leases(rows[:1]), delete=False)
-            equal(await scene.store.undo(scene.table, claim, ()), 2, "rows released")
-            equal(await scene.store.undo(scene.table, claim, ()), 0, "rows released the second time")
+            equal(await scene.store.undo_claim(scene.table, claim, ()), 2, "rows released")
+            equal(await scene.store.undo_claim(scene.table, claim, ()), 0, "rows released the second time")
             stored = [await scene.look(message) for message in messages]
             wanted = [(State.IN_FLIGHT, 1)] * 2 + [(State.PUBLISHED, 1)] + [(State.PENDING, 0)] * 2
             equal([(row.state, row.attempts) for row in stored], wanted, "states and attempts")
@@ -48,7 +48,7 @@ class UnknownContract:
                 scene.terms(limit=1), held_keys=[key_id("held")], blocked_topics=["shut.topic.v1"]
             )
             equal((await scene.store.claim(scene.table, claim)).count, 1, "rows claimed")
-            equal(await scene.store.undo(scene.table, claim, ()), 1, "rows released")
+            equal(await scene.store.undo_claim(scene.table, claim, ()), 1, "rows released")
 
     async def test_undoing_a_follow_finds_its_rows_behind_any_number_of_others(
         self, database: Database
@@ -58,12 +58,12 @@ class UnknownContract:
         async with at_work(database) as scene:
             await scene.write(*before, *followed)
             claim, keys = scene.terms(limit=1), [KeyRequest(key_id("a"), 2), KeyRequest(key_id("b"), 1)]
-            rows = (await scene.store.follow(scene.table, claim, keys)).rows()
+            rows = (await scene.store.claim_keys(scene.table, claim, keys)).rows()
             equal(len(rows), 3, "rows followed")
             other = scene.terms(limit=1)
-            (kept,) = (await scene.store.follow(scene.table, other, [KeyRequest(key_id("b"), 2)])).rows()
-            equal(await scene.store.undo(scene.table, claim, keys), 3, "rows released")
-            equal(await scene.store.undo(scene.table, claim, keys), 0, "rows released the second time")
+            (kept,) = (await scene.store.claim_keys(scene.table, other, [KeyRequest(key_id("b"), 2)])).rows()
+            equal(await scene.store.undo_claim(scene.table, claim, keys), 3, "rows released")
+            equal(await scene.store.undo_claim(scene.table, claim, keys), 0, "rows released the second time")
             stored = [await scene.look(message) for message in followed]
             wanted = [(State.PENDING, 0)] * 4 + [(State.IN_FLIGHT, 1), (State.PENDING, 0)]
             equal([(row.state, row.attempts) for row in stored], wanted, "states and attempts")
@@ -77,7 +77,7 @@ class UnknownContract:
             await scene.claim(limit=39)
             claim = scene.terms(limit=1)
             equal((await scene.store.claim(scene.table, claim)).count, 1, "rows claimed")
-            equal(await scene.store.undo(scene.table, claim, ()), 1, "rows released")
+            equal(await scene.store.undo_claim(scene.table, claim, ()), 1, "rows released")
 
     async def test_how_a_row_ended_is_told_with_the_attempt_that_did_it(self, database: Database) -> None:
         messages = [Message(TOPIC, n) for n in range(5)]
@@ -87,7 +87,7 @@ class UnknownContract:
             await scene.store.publish(scene.table, leases([published]), delete=False)
             await scene.store.fail(scene.table, [failure(dead, dead=True), failure(pending, delay=60.0)])
             await scene.store.publish(scene.table, leases([deleted]), delete=True)
-            ended = await scene.store.resolved(scene.table, [row.id for row in rows])
+            ended = await scene.store.resolutions(scene.table, [row.id for row in rows])
             wanted = {
                 published.id: Resolution(published=True, attempts=1, replays=0, error=None),
                 dead.id: Resolution(published=False, attempts=1, replays=0, error="PROVIDER.TEST refused"),
@@ -96,9 +96,9 @@ class UnknownContract:
             (again,) = await scene.claim_when_due(lock_ttl=0.02)
             equal(again.id, leased.id, "the row whose lease is void")
             await scene.store.publish(scene.table, leases([again]), delete=False)
-            ended = await scene.store.resolved(scene.table, [leased.id])
+            ended = await scene.store.resolutions(scene.table, [leased.id])
             equal(ended[leased.id].attempts, 2, "attempts of a row that another lease published")
-            equal(await scene.store.resolved(scene.table, []), {}, "rows when none is asked for")
+            equal(await scene.store.resolutions(scene.table, []), {}, "rows when none is asked for")
 
     async def test_rows_that_nobody_else_keeps_locked_are_told_as_free(self, database: Database) -> None:
         """A lease is no lock, and to look takes none that would keep the owner from writing."""
@@ -107,22 +107,22 @@ class UnknownContract:
             await scene.write(message, other)
             row = await scene.claim_one(limit=1)
             before = await scene.look(message), await scene.look(other)
-            equal(await scene.store.locked(scene.table, [row.id]), NOBODY, "rows locked")
+            equal(await scene.store.locked_rows(scene.table, [row.id]), NOBODY, "rows locked")
             equal(
-                await scene.store.locked(scene.table, [row.id, database.unknown_id()]),
+                await scene.store.locked_rows(scene.table, [row.id, database.unknown_id()]),
                 NOBODY,
                 "locked, with an unknown",
             )
             equal(
-                await scene.store.locked(scene.table, [database.unknown_id()]),
+                await scene.store.locked_rows(scene.table, [database.unknown_id()]),
                 NOBODY,
                 "unknown ones that are locked",
             )
-            equal(await scene.store.locked(scene.table, []), NOBODY, "locked, when none is asked for")
+            equal(await scene.store.locked_rows(scene.table, []), NOBODY, "locked, when none is asked for")
             equal((await scene.look(message), await scene.look(other)), before, "the rows")
             lost = await scene.store.publish(scene.table, leases([row]), delete=False)
             equal(lost, NOBODY, "leases lost")
-            equal(await scene.store.locked(scene.table, [row.id]), NOBODY, "locked, once published")
+            equal(await scene.store.locked_rows(scene.table, [row.id]), NOBODY, "locked, once published")
 
     async def test_a_lease_that_ended_without_an_outcome_is_seen_until_there_is_one(
         self, database: Database
@@ -144,5 +144,5 @@ class UnknownContract:
             (row,) = await scene.claim_when_due()
             equal(row.recovered, False, "recovered, when the attempt before had an outcome")
             expired = scene.terms(lock_ttl=0.0)
-            (row,) = (await scene.store.follow(scene.table, expired, [KeyRequest(key_id("k"), 1)])).rows()
+            (row,) = (await scene.store.claim_keys(scene.table, expired, [KeyRequest(key_id("k"), 1)])).rows()
             equal(row.recovered, True, "recovered, when followed")

@@ -220,7 +220,7 @@ class UpkeepContract:
                 if released is None:
                     raise AssertionError("nothing was released")
                 equal((released.event_id, released.replays), (event_id, replays), "released")
-            followed = await yard.store.follow(yard.table, yard.terms(), [KeyRequest(key_id("k"), 5)])
+            followed = await yard.store.claim_keys(yard.table, yard.terms(), [KeyRequest(key_id("k"), 5)])
             equal(followed.count, 2, "followed")
             equal(await yard.letters.release("k", **_BECAUSE), None, "released in flight")
             equal(await yard.letters.release("nobody's", **_BECAUSE), None, "released of no key")
@@ -233,7 +233,7 @@ class UpkeepContract:
             await yard.store.fail(yard.table, [failure(replayed, delay=3600.0)])
             second = Message(TOPIC, 2, key="k")
             await yard.write(second)
-            followed = await yard.store.follow(yard.table, yard.terms(), [KeyRequest(key_id("k"), 1)])
+            followed = await yard.store.claim_keys(yard.table, yard.terms(), [KeyRequest(key_id("k"), 1)])
             equal(ids(followed.rows()), [second.event_id], "followed")
             equal(dict(followed.predecessors or {}), {}, "whoever is before it")
 
