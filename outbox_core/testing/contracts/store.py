@@ -16,14 +16,14 @@ from outbox_core.testing.contracts.storing.database import Database
 from outbox_core.testing.contracts.storing.keys import KeyContract
 from outbox_core.testing.contracts.storing.leadership import LeadershipContract
 from outbox_core.testing.contracts.storing.leases import LeaseContract
+from outbox_core.testing.contracts.storing.lost_answers import LostAnswerContract
 from outbox_core.testing.contracts.storing.sessions import SessionContract
-from outbox_core.testing.contracts.storing.unknown import UnknownContract
 from outbox_core.testing.contracts.storing.upkeep import UpkeepContract
 
 __all__ = ["Database", "StoreContract", "UpkeepContract"]
 
 
 class StoreContract(
-    ClaimContract, LeaseContract, UnknownContract, KeyContract, LeadershipContract, SessionContract
+    ClaimContract, LeaseContract, LostAnswerContract, KeyContract, LeadershipContract, SessionContract
 ):
     """Everything a relay relies on."""

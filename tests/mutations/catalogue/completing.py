@@ -64,7 +64,7 @@ MUTATIONS: Final = (
         old="attempts = greatest(attempts - 1, 0)",
         new="attempts = attempts",
         tests=(
-            f"{_STORES}::test_a_release_gives_everything_back",
+            f"{_STORES}::test_a_release_refunds_the_attempt_and_frees_the_row",
             f"{_RELAY}/test_stopping.py::test_stop_waits_for_what_is_in_dispatch_and_gives_back_the_rest",
         ),
     ),
@@ -76,7 +76,7 @@ MUTATIONS: Final = (
         old="dead_at = CASE WHEN failed.dead THEN now() END",
         new="published_at = CASE WHEN failed.dead THEN now() END",
         tests=(
-            f"{_STORES}::test_a_failure_may_be_the_last",
+            f"{_STORES}::test_a_failure_may_dead_letter_the_row",
             f"{_RELAY}/test_failures.py::test_a_permanent_error_is_dead_at_once",
         ),
     ),

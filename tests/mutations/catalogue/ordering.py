@@ -19,7 +19,7 @@ MUTATIONS: Final = (
         file=f"{_QUERIES}/claim_keys.sql",
         old="ORDER BY message.tenant_id, message.key, sequence",
         new="ORDER BY message.tenant_id, message.key, available_at, sequence",
-        tests=(f"{_STORES}::test_nobody_overtakes_a_head_that_is_not_due",),
+        tests=(f"{_STORES}::test_no_row_overtakes_a_head_that_is_not_due",),
     ),
     Mutation(
         name="no-look-for-predecessors",
@@ -50,7 +50,7 @@ MUTATIONS: Final = (
         old="AND $6::boolean",
         new="AND $6::boolean IS NULL",
         tests=(
-            f"{_STORES}::test_the_dead_count_when_they_are_asked_for",
+            f"{_STORES}::test_dead_rows_count_when_they_hold_their_keys",
             "tests/integration/relay/test_failures.py::test_a_dead_head_lets_its_key_go_on_or_holds_it[block-1]",
         ),
     ),
@@ -62,7 +62,7 @@ MUTATIONS: Final = (
         old="return leased(table, claim, found, looked=True)",
         new="return Leased.of(leased(table, claim, found, looked=False).rows(), {})",
         tests=(
-            f"{_STORES}::test_who_follows_a_key_looks_in_any_case",
+            f"{_STORES}::test_claiming_keys_finds_predecessors_in_any_case",
             (
                 "tests/integration/relay/test_locked_rows.py"
                 "::test_nobody_overtakes_a_first_message_that_somebody_keeps_locked"

@@ -42,11 +42,11 @@ class ClaimContract:
             equal(second.message.payload, b"\x00\xff", "body")
             equal(second.message.content_type, "application/x-test", "content type of a body")
             equal(second.key_id, None, "key_id without a key")
-            stored = await scene.look(json)
+            stored = await scene.stored(json)
             equal((stored.state, stored.attempts), (State.IN_FLIGHT, 1), "state and attempts in the store")
             equal(first.position, (stored.available_at, sequences[0]), "place")
 
-    async def test_rows_come_in_the_order_of_their_places(self, database: Database) -> None:
+    async def test_rows_come_in_the_order_of_their_positions(self, database: Database) -> None:
         late = Message(TOPIC, 1, delay=timedelta(milliseconds=40))
         early = [Message(TOPIC, n) for n in range(5)]
         async with at_work(database) as scene:
@@ -75,7 +75,7 @@ class ClaimContract:
                 pass
             equal(await scene.claim(), [], "rows of a transaction that was rolled back")
 
-    async def test_the_limit_takes_the_first_places(self, database: Database) -> None:
+    async def test_the_limit_takes_the_first_positions(self, database: Database) -> None:
         messages = [Message(TOPIC, n) for n in range(4)]
         async with at_work(database) as scene:
             await scene.write(*messages)
@@ -91,7 +91,7 @@ class ClaimContract:
             equal(len(await scene.claim(max_bytes=1500)), 2, "rows of 1000 bytes for 1500")
             equal(len(await scene.claim(max_bytes=10_000)), 1, "rows left")
 
-    async def test_reading_on_from_a_place(self, database: Database) -> None:
+    async def test_a_claim_reads_on_from_a_position(self, database: Database) -> None:
         messages = [Message(TOPIC, n) for n in range(3)]
         async with at_work(database) as scene:
             await scene.write(*messages)
@@ -100,7 +100,7 @@ class ClaimContract:
             again = await scene.claim(since=rows[1].position)
             equal(ids(again), [m.event_id for m in messages[1:]], "rows from the second place on")
 
-    async def test_reading_on_to_a_place(self, database: Database) -> None:
+    async def test_a_claim_reads_up_to_a_position(self, database: Database) -> None:
         messages = [Message(TOPIC, n) for n in range(5)]
         async with at_work(database) as scene:
             await scene.write(*messages)
@@ -116,7 +116,7 @@ class ClaimContract:
             again = await scene.claim(since=rows[1].position, until=rows[2].position)
             equal(ids(again), [m.event_id for m in messages[1:3]], "rows from the second place to the third")
 
-    async def test_a_blind_claim_reads_no_content(self, database: Database) -> None:
+    async def test_a_claim_without_content_reads_none(self, database: Database) -> None:
         message = Message(TOPIC, {"total": "1.50"}, key="k")
         async with at_work(database) as scene:
             await scene.write(message)
@@ -137,7 +137,7 @@ class ClaimContract:
             rows = await scene.claim(held_keys=[key_id("k")])
             equal(ids(rows), [m.event_id for m in (other, free, keyless)], "rows beside the held key")
 
-    async def test_shut_topics_are_passed_over(self, database: Database) -> None:
+    async def test_blocked_topics_are_passed_over(self, database: Database) -> None:
         shut, other = Message(TOPIC, 1), Message("shop.orders.paid.v1", 2)
         async with at_work(database) as scene:
             await scene.write(shut, other)
@@ -187,5 +187,5 @@ class ClaimContract:
                 claim = scene.terms(term=term)
                 followed = await scene.store.claim_keys(scene.table, claim, [KeyRequest(key_id("k"), 1)])
                 equal(followed.count, 0, "rows followed")
-            equal((await scene.look(message)).attempts, 0, "attempts")
+            equal((await scene.stored(message)).attempts, 0, "attempts")
             equal(ids(await scene.claim(term=None)), [message.event_id], "rows where nobody leads")

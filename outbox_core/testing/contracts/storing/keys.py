@@ -32,47 +32,47 @@ _END = 1 << 62
 class KeyContract:
     """A key's rows can be taken lowest sequence first, and nobody before them stays hidden."""
 
-    async def test_following_takes_the_lowest_sequences_of_each_key(self, database: Database) -> None:
+    async def test_claiming_keys_takes_the_lowest_sequences_of_each(self, database: Database) -> None:
         first = [Message(TOPIC, n, key="a") for n in range(3)]
         second = [Message(TOPIC, n, key="b") for n in range(3)]
         others = [Message(TOPIC, 9), Message(TOPIC, 9, key="a", tenant_id=TENANT)]
         async with at_work(database) as scene:
             await scene.write(*others, *first, *second)
-            rows = await _followed(scene, KeyRequest(key_id("a"), 2), KeyRequest(key_id("b"), 1))
+            rows = await _claimed(scene, KeyRequest(key_id("a"), 2), KeyRequest(key_id("b"), 1))
             wanted = [message.event_id for message in (*first[:2], second[0])]
             equal(sorted(ids(rows)), sorted(wanted), "rows")
             equal({row.message.meta.attempts for row in rows}, {1}, "attempts")
 
-    async def test_following_finds_no_more_than_is_there(self, database: Database) -> None:
+    async def test_claiming_keys_finds_no_more_than_is_there(self, database: Database) -> None:
         message = Message(TOPIC, 1, key="a")
         async with at_work(database) as scene:
             await scene.write(message)
-            keys = KeyRequest(key_id("a"), 5), KeyRequest(key_id("nobody"), 5)
-            equal(ids(await _followed(scene, *keys)), [message.event_id], "rows")
-            equal(await _followed(scene, *keys), [], "rows under a lease")
+            keys = KeyRequest(key_id("a"), 5), KeyRequest(key_id("empty"), 5)
+            equal(ids(await _claimed(scene, *keys)), [message.event_id], "rows")
+            equal(await _claimed(scene, *keys), [], "rows under a lease")
 
-    async def test_following_passes_over_the_published_and_the_dead(self, database: Database) -> None:
+    async def test_claiming_keys_passes_over_published_and_dead_rows(self, database: Database) -> None:
         messages = [Message(TOPIC, n, key="a") for n in range(3)]
         async with at_work(database) as scene:
             await scene.write(*messages)
             rows = await scene.claim(limit=2)
             await scene.store.publish(scene.table, leases(rows[:1]), delete=False)
             await scene.store.fail(scene.table, [failure(rows[1], dead=True)])
-            found = await _followed(scene, KeyRequest(key_id("a"), 1))
+            found = await _claimed(scene, KeyRequest(key_id("a"), 1))
             equal(ids(found), [messages[2].event_id], "rows")
 
-    async def test_nobody_overtakes_a_head_that_is_not_due(self, database: Database) -> None:
+    async def test_no_row_overtakes_a_head_that_is_not_due(self, database: Database) -> None:
         head, tail = Message(TOPIC, 1, key="a", delay=_SOON), Message(TOPIC, 2, key="a")
         async with at_work(database) as scene:
             await scene.write(head, tail)
-            equal(await _followed(scene, KeyRequest(key_id("a"), 1)), [], "rows")
+            equal(await _claimed(scene, KeyRequest(key_id("a"), 1)), [], "rows")
             claim = scene.terms()
             leased = await scene.store.claim_keys(scene.table, claim, [KeyRequest(key_id("a"), 2)])
             equal(ids(leased.rows()), [tail.event_id], "rows")
             found = await scene.predecessors(claim, leased)
             equal(list(found), [key_id("a")], "keys with a predecessor")
 
-    async def test_following_is_bounded_in_bytes(self, database: Database) -> None:
+    async def test_claiming_keys_is_bounded_in_bytes(self, database: Database) -> None:
         messages = [Message(TOPIC, body=bytes(1000), content_type="a/b", key="a") for _ in range(3)]
         async with at_work(database) as scene:
             await scene.write(*messages)
@@ -106,7 +106,7 @@ class KeyContract:
             equal(found.sequence, early, "sequence of the predecessor")
             expect(found.wait is not None and LONG - 10 < found.wait <= LONG, f"its lease ends in {LONG:g} s")
 
-    async def test_one_that_hides_between_two_of_a_claim_is_found(self, database: Database) -> None:
+    async def test_a_predecessor_between_two_rows_of_a_claim_is_found(self, database: Database) -> None:
         between = Message(TOPIC, 2, key="a", delay=timedelta(seconds=20))
         async with at_work(database) as scene:
             _, hidden, _ = await scene.write(Message(TOPIC, 1, key="a"), between, Message(TOPIC, 3, key="a"))
@@ -116,14 +116,14 @@ class KeyContract:
             found = await scene.predecessors(claim, leased)
             equal(found[key_id("a")].sequence, hidden, "sequence of the predecessor")
 
-    async def test_where_nobody_leads_nobody_looks(self, database: Database) -> None:
+    async def test_a_claim_without_a_term_finds_no_predecessors(self, database: Database) -> None:
         head, tail = Message(TOPIC, 1, key="a", delay=timedelta(seconds=20)), Message(TOPIC, 2, key="a")
         async with at_work(database) as scene:
             await scene.write(head, tail)
             leased = await scene.store.claim(scene.table, scene.terms(term=None))
             equal((leased.count, leased.predecessors), (1, None), "rows, and what comes before them")
 
-    async def test_a_claim_that_is_not_to_look_does_not(self, database: Database) -> None:
+    async def test_predecessors_can_be_left_to_a_later_step(self, database: Database) -> None:
         head, tail = Message(TOPIC, 1, key="a", delay=timedelta(seconds=20)), Message(TOPIC, 2, key="a")
         async with at_work(database) as scene:
             early, _ = await scene.write(head, tail)
@@ -133,7 +133,7 @@ class KeyContract:
             found = await scene.predecessors(claim, leased)
             equal(found[key_id("a")].sequence, early, "sequence of the predecessor, asked for later")
 
-    async def test_who_follows_a_key_looks_in_any_case(self, database: Database) -> None:
+    async def test_claiming_keys_finds_predecessors_in_any_case(self, database: Database) -> None:
         async with at_work(database) as scene:
             early, late = await scene.write(Message(TOPIC, 1, key="a"), Message(TOPIC, 2, key="a"))
             await scene.store.fail(scene.table, [failure(await scene.claim_one(limit=1), dead=True)])
@@ -163,7 +163,7 @@ class KeyContract:
             found = await _before(scene, view(dead_hold_keys=True), late, after=early)
             equal(found, {key_id("a"): Predecessor(early, None)}, "the dead row")
 
-    async def test_what_the_same_claim_has_is_no_predecessor(self, database: Database) -> None:
+    async def test_rows_of_the_same_claim_are_no_predecessors(self, database: Database) -> None:
         async with at_work(database) as scene:
             sequences = await scene.write(*(Message(TOPIC, n, key="a") for n in range(3)))
             claim = scene.terms()
@@ -173,7 +173,7 @@ class KeyContract:
             await scene.store.publish(scene.table, leases(leased.rows()[:1]), delete=False)
             equal(await _before(scene, view(), sequences[1]), {}, "predecessors that are published")
 
-    async def test_what_is_in_hand_is_no_predecessor(self, database: Database) -> None:
+    async def test_rows_under_own_tokens_are_no_predecessors(self, database: Database) -> None:
         async with at_work(database) as scene:
             early, late = await scene.write(Message(TOPIC, 1, key="a"), Message(TOPIC, 2, key="a"))
             row = await scene.claim_one(limit=1)
@@ -184,7 +184,7 @@ class KeyContract:
             found = await scene.predecessors(claim, leased)
             equal((leased.count, len(found)), (1, 0), "rows, and what comes before them")
 
-    async def test_what_goes_back_is_waited_for_but_not_until_its_lease_ends(
+    async def test_an_unordered_row_is_a_predecessor_whose_lease_does_not_count(
         self, database: Database
     ) -> None:
         async with at_work(database) as scene:
@@ -205,7 +205,7 @@ class KeyContract:
             nothing = await scene.store.claim(scene.table, scene.terms())
             equal((nothing.count, nothing.bytes, nothing.last), (0, 0, None), "rows, bytes, and the last")
 
-    async def test_keys_and_tenants_are_apart(self, database: Database) -> None:
+    async def test_equal_keys_of_two_tenants_are_two_keys(self, database: Database) -> None:
         async with at_work(database) as scene:
             await scene.write(
                 Message(TOPIC, 1, key="a", tenant_id=TENANT), Message(TOPIC, 2, key="b"), Message(TOPIC, 3)
@@ -215,7 +215,7 @@ class KeyContract:
             equal(list(found), [key_id("a", TENANT)], "keys with a predecessor")
             equal(found[key_id("a", TENANT)].wait, 0.0, "seconds until it is due")
 
-    async def test_the_dead_count_when_they_are_asked_for(self, database: Database) -> None:
+    async def test_dead_rows_count_when_they_hold_their_keys(self, database: Database) -> None:
         message = Message(TOPIC, 1, key="a")
         async with at_work(database) as scene:
             await scene.write(message)
@@ -232,7 +232,7 @@ class KeyContract:
             equal(again.message.meta.replays, 1, "replays")
 
 
-async def _followed(scene: Scene, *keys: KeyRequest) -> list[LeasedRow]:
+async def _claimed(scene: Scene, *keys: KeyRequest) -> list[LeasedRow]:
     return (await scene.store.claim_keys(scene.table, scene.terms(), keys)).rows()
 
 

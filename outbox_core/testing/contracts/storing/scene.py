@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from outbox_core.testing.contracts.storing.database import Database
 
 NIL: Final = UUID(int=0)
-NOBODY: Final[frozenset[object]] = frozenset()
+NONE: Final[frozenset[object]] = frozenset()
 LONG: Final = 30.0
 """A lease that does not end during a test."""
 PATIENCE: Final = 10.0
@@ -81,7 +81,7 @@ class Scene:
         async with self.database.transaction() as tx:
             return await self.outbox.enqueue_many(tx, messages)
 
-    async def look(self, message: Message) -> StoredMessage:
+    async def stored(self, message: Message) -> StoredMessage:
         async with self.database.transaction() as tx:
             found = await self.outbox.get(tx, message.event_id, payload=True)
         if found is None:

@@ -24,7 +24,7 @@ _CLOSE_SECONDS = 5.0
 class SessionContract:
     """The rest of what a relay asks of a store."""
 
-    async def test_a_look_shows_the_clock_and_who_is_writing(self, database: Database) -> None:
+    async def test_a_tick_shows_the_clock_and_uncommitted_transactions(self, database: Database) -> None:
         async with at_work(database) as scene:
             before = await scene.store.tick(scene.table)
             async with database.transaction() as tx:
@@ -41,7 +41,7 @@ class SessionContract:
             )
             equal(len(await scene.claim()), 1, "rows committed")
 
-    async def test_a_look_shows_who_may_have_drawn_a_sequence(self, database: Database) -> None:
+    async def test_a_tick_shows_writers_that_may_have_drawn_a_sequence(self, database: Database) -> None:
         async with at_work(database) as scene:
             before = await scene.store.tick(scene.table)
             async with database.transaction() as first:
@@ -60,13 +60,13 @@ class SessionContract:
                 "writers that have ended",
             )
 
-    async def test_a_stamp_is_not_older_than_the_look_before_it(self, database: Database) -> None:
+    async def test_a_stamp_is_not_older_than_the_tick_before_it(self, database: Database) -> None:
         """A relay reads on from before its last looks: a row must not appear behind the look that preceded it."""
         async with at_work(database) as scene:
             async with database.transaction() as tx:
                 look = await scene.store.tick(scene.table)
                 await scene.outbox.enqueue(tx, message := Message(TOPIC, 1))
-            expect((await scene.look(message)).available_at >= look.now, "stamped before it was written")
+            expect((await scene.stored(message)).available_at >= look.now, "stamped before it was written")
 
     async def test_no_session_is_ended_without_reason(self, database: Database) -> None:
         async with at_work(database) as scene:

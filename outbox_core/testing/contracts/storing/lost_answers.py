@@ -9,7 +9,7 @@ from outbox_core.message import Message
 from outbox_core.record import State
 from outbox_core.store import KeyRequest, Resolution
 from outbox_core.testing.contracts.storing.claims import TOPIC
-from outbox_core.testing.contracts.storing.scene import NOBODY, at_work, equal, failure, key_id, leases
+from outbox_core.testing.contracts.storing.scene import NONE, at_work, equal, failure, key_id, leases
 
 if TYPE_CHECKING:
     from outbox_core.testing.contracts.storing.database import Database
@@ -18,7 +18,7 @@ _OTHERS = 40
 """Messages that come before those of a key in the order of claims, more than an undo of a claim looks through."""
 
 
-class UnknownContract:
+class LostAnswerContract:
     """Nothing that an owner did not hear of is lost for it, and nothing of another's is taken for its own."""
 
     async def test_undoing_a_claim_releases_its_rows_and_no_others(self, database: Database) -> None:
@@ -31,11 +31,11 @@ class UnknownContract:
             await scene.store.publish(scene.table, leases(rows[:1]), delete=False)
             equal(await scene.store.undo_claim(scene.table, claim, ()), 2, "rows released")
             equal(await scene.store.undo_claim(scene.table, claim, ()), 0, "rows released the second time")
-            stored = [await scene.look(message) for message in messages]
+            stored = [await scene.stored(message) for message in messages]
             wanted = [(State.IN_FLIGHT, 1)] * 2 + [(State.PUBLISHED, 1)] + [(State.PENDING, 0)] * 2
             equal([(row.state, row.attempts) for row in stored], wanted, "states and attempts")
             lost = await scene.store.publish(scene.table, leases(others), delete=False)
-            equal(lost, NOBODY, "leases lost of the other claim")
+            equal(lost, NONE, "leases lost of the other claim")
 
     async def test_undoing_finds_its_rows_behind_any_number_that_the_claim_passed_over(
         self, database: Database
@@ -50,7 +50,7 @@ class UnknownContract:
             equal((await scene.store.claim(scene.table, claim)).count, 1, "rows claimed")
             equal(await scene.store.undo_claim(scene.table, claim, ()), 1, "rows released")
 
-    async def test_undoing_a_follow_finds_its_rows_behind_any_number_of_others(
+    async def test_undoing_a_claim_of_keys_finds_its_rows_behind_any_number_of_others(
         self, database: Database
     ) -> None:
         before = [Message(TOPIC, n) for n in range(_OTHERS)]
@@ -64,11 +64,11 @@ class UnknownContract:
             (kept,) = (await scene.store.claim_keys(scene.table, other, [KeyRequest(key_id("b"), 2)])).rows()
             equal(await scene.store.undo_claim(scene.table, claim, keys), 3, "rows released")
             equal(await scene.store.undo_claim(scene.table, claim, keys), 0, "rows released the second time")
-            stored = [await scene.look(message) for message in followed]
+            stored = [await scene.stored(message) for message in followed]
             wanted = [(State.PENDING, 0)] * 4 + [(State.IN_FLIGHT, 1), (State.PENDING, 0)]
             equal([(row.state, row.attempts) for row in stored], wanted, "states and attempts")
             lost = await scene.store.publish(scene.table, leases([kept]), delete=False)
-            equal(lost, NOBODY, "leases lost of another follow of the same key")
+            equal(lost, NONE, "leases lost of another follow of the same key")
 
     async def test_a_claim_of_one_row_is_undone_behind_many_that_are_leased(self, database: Database) -> None:
         messages = [Message(TOPIC, n) for n in range(40)]
@@ -79,7 +79,7 @@ class UnknownContract:
             equal((await scene.store.claim(scene.table, claim)).count, 1, "rows claimed")
             equal(await scene.store.undo_claim(scene.table, claim, ()), 1, "rows released")
 
-    async def test_how_a_row_ended_is_told_with_the_attempt_that_did_it(self, database: Database) -> None:
+    async def test_resolutions_name_the_attempt_that_wrote_them(self, database: Database) -> None:
         messages = [Message(TOPIC, n) for n in range(5)]
         async with at_work(database) as scene:
             await scene.write(*messages)
@@ -100,29 +100,29 @@ class UnknownContract:
             equal(ended[leased.id].attempts, 2, "attempts of a row that another lease published")
             equal(await scene.store.resolutions(scene.table, []), {}, "rows when none is asked for")
 
-    async def test_rows_that_nobody_else_keeps_locked_are_told_as_free(self, database: Database) -> None:
+    async def test_rows_that_no_other_session_locks_are_free(self, database: Database) -> None:
         """A lease is no lock, and to look takes none that would keep the owner from writing."""
         message, other = Message(TOPIC, 1), Message(TOPIC, 2)
         async with at_work(database) as scene:
             await scene.write(message, other)
             row = await scene.claim_one(limit=1)
-            before = await scene.look(message), await scene.look(other)
-            equal(await scene.store.locked_rows(scene.table, [row.id]), NOBODY, "rows locked")
+            before = await scene.stored(message), await scene.stored(other)
+            equal(await scene.store.locked_rows(scene.table, [row.id]), NONE, "rows locked")
             equal(
                 await scene.store.locked_rows(scene.table, [row.id, database.unknown_id()]),
-                NOBODY,
+                NONE,
                 "locked, with an unknown",
             )
             equal(
                 await scene.store.locked_rows(scene.table, [database.unknown_id()]),
-                NOBODY,
+                NONE,
                 "unknown ones that are locked",
             )
-            equal(await scene.store.locked_rows(scene.table, []), NOBODY, "locked, when none is asked for")
-            equal((await scene.look(message), await scene.look(other)), before, "the rows")
+            equal(await scene.store.locked_rows(scene.table, []), NONE, "locked, when none is asked for")
+            equal((await scene.stored(message), await scene.stored(other)), before, "the rows")
             lost = await scene.store.publish(scene.table, leases([row]), delete=False)
-            equal(lost, NOBODY, "leases lost")
-            equal(await scene.store.locked_rows(scene.table, [row.id]), NOBODY, "locked, once published")
+            equal(lost, NONE, "leases lost")
+            equal(await scene.store.locked_rows(scene.table, [row.id]), NONE, "locked, once published")
 
     async def test_a_lease_that_ended_without_an_outcome_is_seen_until_there_is_one(
         self, database: Database
@@ -133,7 +133,7 @@ class UnknownContract:
             equal((await scene.claim_one()).recovered, False, "recovered, when claimed first")
             (row,) = await scene.claim_when_due(lock_ttl=0.02)
             equal(row.recovered, True, "recovered, when the lease before is void")
-            stored = await scene.look(message)
+            stored = await scene.stored(message)
             equal(
                 stored.last_error, "TX.LEASE the lease before ended without an outcome", "what is on record"
             )
