@@ -91,7 +91,7 @@ class RecordedStore:
             found = self._again(lambda key_id: key_id not in held, claim.limit)
         fresh = self._records[self._next : self._next + claim.limit - len(found)]
         self._next += len(fresh)
-        return leased(table, claim, found + fresh, looked=claim.find_predecessors)
+        return leased(table, claim, found + fresh, searched=claim.find_predecessors)
 
     def _again(self, wanted: Callable[[KeyId | None], bool], limit: int) -> list[tuple[Any, ...]]:
         found = [record for record in self._returned if wanted(_key_of(record))][:limit]
@@ -108,7 +108,7 @@ class RecordedStore:
         self._returned.sort(key=itemgetter(6))
         for wanted, most, _ in keys:
             found += self._again({wanted}.__contains__, most)
-        return leased(table, claim, found, looked=True)
+        return leased(table, claim, found, searched=True)
 
     async def undo_claim(self, *_: object) -> int:
         return 0

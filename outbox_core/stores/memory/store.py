@@ -1,4 +1,4 @@
-"""The in-memory store: every step is done between two moments of the event loop, so each is atomic by itself."""
+"""The in-memory store, the reference of the contract: a step is atomic because it awaits nothing while it runs."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class MemoryStore:
         return MemoryStore(takeover=self._takeover.total_seconds(), database=self.database)
 
     def table(self, name: TableName) -> MemoryTable:
-        """The rows of a table, to look at in a test."""
+        """The rows of a table, for a test to read."""
         return self.database.table(name)
 
     @asynccontextmanager
@@ -134,7 +134,11 @@ class MemoryStore:
         memory, now = await self._step(table)
         if claim.term is not None and claim.term != self.database.leadership(table).term:
             return Leased.of([], {})
-        ttl, held, shut = timedelta(seconds=claim.lock_ttl), set(claim.held_keys), set(claim.blocked_topics)
+        ttl, held, blocked = (
+            timedelta(seconds=claim.lock_ttl),
+            set(claim.held_keys),
+            set(claim.blocked_topics),
+        )
         due = [
             row
             for row in memory.rows.values()
@@ -142,7 +146,7 @@ class MemoryStore:
             and row.is_due(now, ttl)
             and claim.since <= (row.available_at, row.sequence) <= claim.until
             and row.key_id not in held
-            and row.record.topic not in shut
+            and row.record.topic not in blocked
         ]
         due.sort(key=_position)
         return _leased(
@@ -156,7 +160,7 @@ class MemoryStore:
         ttl = timedelta(seconds=claim.lock_ttl)
         due: list[MemoryRow] = []
         for key_id, wanted, after in keys:
-            # A replayed row holds nobody up: while it waits it does not count among the first.
+            # A replayed row holds up no other: while it waits it is not one of the requested rows.
             rows = [row for row in memory.of_key(key_id) if row.dead_at is None and row.sequence > after]
             heads = [row for row in rows if not row.replays or row.is_due(now, ttl)][:wanted]
             due.extend(row for row in heads if row.is_due(now, ttl))
@@ -164,7 +168,7 @@ class MemoryStore:
         return _leased(table, memory, claim, due, now, find_predecessors=True, after_of=after_of)
 
     async def undo_claim(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
-        del keys  # every row is looked at anyway
+        del keys  # every row is searched anyway
         memory, _ = await self._step(table)
         rows = memory.leased(claim.token)
         for row in rows:
@@ -176,7 +180,7 @@ class MemoryStore:
         self, table: TableName, spans: Sequence[KeySpan], view: View
     ) -> dict[KeyId, Predecessor]:
         memory, now = await self._step(table)
-        return _before(memory, spans, view, now)
+        return _predecessors(memory, spans, view, now)
 
     async def read_content(self, table: TableName, row_id: RowId) -> None:
         del row_id  # what is in memory can be read
@@ -184,12 +188,12 @@ class MemoryStore:
 
     async def position_after(self, table: TableName, since: Position, rows: int) -> Position | None:
         memory, now = await self._step(table)
-        places = sorted(
+        positions = sorted(
             _position(row)
             for row in memory.rows.values()
             if row.published_at is None and row.dead_at is None and row.available_at <= now
         )
-        return next(iter([place for place in places if place >= since][rows:]), None)
+        return next(iter([each for each in positions if each >= since][rows:]), None)
 
     async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
         memory, now = await self._step(table)
@@ -237,7 +241,7 @@ class MemoryStore:
         }
 
     async def locked_rows(self, table: TableName, ids: Collection[RowId]) -> set[RowId]:
-        del ids  # nobody locks a row here
+        del ids  # no session locks a row here
         await self._step(table)
         return set()
 
@@ -296,8 +300,8 @@ def _leased(
     find_predecessors: bool,
     after_of: Mapping[KeyId, int] | None = None,
 ) -> Leased:
-    """Lease rows, in the order given, until their payloads fill the claim; returned in the order of their places. What
-    comes before them is looked for behind the sequences ``after_of`` their keys."""
+    """Lease rows, in the order given, until their payloads fill the claim; returned in the order of their positions.
+    Predecessors are searched above the sequences ``after_of`` their keys."""
     taken: list[MemoryRow] = []
     size = 0
     for row in due:
@@ -312,11 +316,11 @@ def _leased(
     spans = [KeySpan(key_id, after_of.get(key_id, 0), before) for key_id, before in last.items()]
     found = None
     if find_predecessors and claim.term is not None:
-        found = _before(memory, spans, claim.view, now)
+        found = _predecessors(memory, spans, claim.view, now)
     return Leased.of([_row(table, claim, row) for row in taken], found)
 
 
-def _before(
+def _predecessors(
     memory: MemoryTable, spans: Sequence[KeySpan], view: View, now: datetime
 ) -> dict[KeyId, Predecessor]:
     ttl = timedelta(seconds=view.lock_ttl)

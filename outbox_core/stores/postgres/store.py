@@ -1,4 +1,4 @@
-"""The PostgreSQL store: one statement a step, every write of an owner fenced by its lease's token."""
+"""The PostgreSQL store: one statement a step, and every write fenced by its lease's token."""
 
 from __future__ import annotations
 
@@ -37,17 +37,18 @@ from outbox_core.stores.postgres.upkeep import PostgresUpkeep
 if TYPE_CHECKING:
     from outbox_core.table import TableName
 
-_UNDO_PLACES: Final = 10
-_LEAST_UNDO_PLACES: Final = 5_000
-"""Also of a claim of few rows: there may be as many in hand before them."""
+_UNDO_ROWS: Final = 10
+"""Undoing a claim searches this many times the rows that it asked for."""
+_LEAST_UNDO_ROWS: Final = 5_000
+"""The least it searches: as many rows may be in flight before those of a small claim."""
 
 
 class PostgresStore:
     """Messages in PostgreSQL, for any number of tables, on ``size`` sessions and one more for control.
 
     ``connect`` is passed to ``asyncpg.connect`` untouched: TLS contexts, passwords, hosts. ``timeout`` bounds every
-    statement, and ``takeover`` says after how many seconds a leader that has fallen silent is replaced. Who holds no
-    ``elections`` needs no row in the leader table.
+    statement, and a leader that has been silent for ``takeover`` seconds is replaced. Without ``elections`` the leader
+    table needs no row.
     """
 
     def __init__(
@@ -92,8 +93,8 @@ class PostgresStore:
         await require_leader(connection, table, row=self._elections)
 
     async def _check_rights(self, table: TableName) -> None:
-        """The grants by the catalog, then every statement that can be run on no rows: what the role may not do shows
-        now, not at the first failure."""
+        """Check the grants in the catalog, then run each statement that can run on no rows: a missing right shows now,
+        not at the first failure."""
         missing = await self._fetch(table, "missing_grants", "look at", table.schema, table.name)
         if missing:
             raise PermissionDenied(table, "deliver messages of", [grant for (grant,) in missing])
@@ -142,7 +143,7 @@ class PostgresStore:
             *claim.until,
             claim.find_predecessors,
         )
-        return leased(table, claim, found, looked=claim.find_predecessors)
+        return leased(table, claim, found, searched=claim.find_predecessors)
 
     async def claim_keys(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         tenants, names = _columns([request.key_id for request in keys], 2)
@@ -150,19 +151,19 @@ class PostgresStore:
             table, "claim_keys", "claim", *_terms(claim), tenants, names,
             [request.rows for request in keys], claim.without_content, [request.after for request in keys],
         )  # fmt: skip
-        return leased(table, claim, found, looked=True)
+        return leased(table, claim, found, searched=True)
 
     async def undo_claim(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
         if keys:
             tenants, names = _columns([request.key_id for request in keys], 2)
-            wanted = [_UNDO_PLACES * request.rows for request in keys]
+            wanted = [_UNDO_ROWS * request.rows for request in keys]
             found = await self._fetch(table, "undo_claim_keys", "claim", claim.token, tenants, names, wanted)
         else:
             tenants, names = _columns(claim.held_keys, 2)
-            places = max(_UNDO_PLACES * claim.limit, _LEAST_UNDO_PLACES)
+            rows = max(_UNDO_ROWS * claim.limit, _LEAST_UNDO_ROWS)
             passed_over = (tenants, names, list(claim.blocked_topics))
             found = await self._fetch(
-                table, "undo_claim", "claim", claim.token, *claim.since, places, *passed_over
+                table, "undo_claim", "claim", claim.token, *claim.since, rows, *passed_over
             )
         return len(found)
 
@@ -223,7 +224,7 @@ class PostgresStore:
 
 
 def _terms(claim: Claim) -> tuple[object, ...]:
-    """The first parameters of every claim."""
+    """The first parameters of both claim statements."""
     view = (list(claim.own_tokens), claim.dead_hold_keys, list(claim.unordered_ids))
     return (claim.term, claim.token, claim.lock_ttl, claim.max_bytes, *view)
 

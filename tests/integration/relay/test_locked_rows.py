@@ -235,7 +235,7 @@ async def test_large_rows_that_somebody_keeps_locked_leave_room_for_others(bench
 async def test_locked_rows_are_looked_at_once_a_second_whatever_else_is_recorded(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks, asked, gate = 0, PostgresStore.locked, Gate()
+    looks, asked, gate = 0, PostgresStore.locked_rows, Gate()
 
     async def locked_rows(self: PostgresStore, table: TableName, ids: Collection[UUID]) -> set[UUID]:
         nonlocal looks

@@ -59,8 +59,8 @@ MUTATIONS: Final = (
         breaks="What hides before the messages of a key that is followed is not told.",
         promise=_PROMISE,
         file="outbox_core/stores/postgres/store.py",
-        old="return leased(table, claim, found, looked=True)",
-        new="return Leased.of(leased(table, claim, found, looked=False).rows(), {})",
+        old="return leased(table, claim, found, searched=True)",
+        new="return Leased.of(leased(table, claim, found, searched=False).rows(), {})",
         tests=(
             f"{_STORES}::test_claiming_keys_finds_predecessors_in_any_case",
             (

@@ -1,4 +1,4 @@
-"""What order within a key rests on: following a key, and finding who comes before."""
+"""Order within a key: claiming given keys, and finding predecessors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _END = 1 << 62
 
 
 class KeyContract:
-    """A key's rows can be taken lowest sequence first, and nobody before them stays hidden."""
+    """Rows of a key can be taken lowest sequence first, and every predecessor of theirs is found."""
 
     async def test_claiming_keys_takes_the_lowest_sequences_of_each(self, database: Database) -> None:
         first = [Message(TOPIC, n, key="a") for n in range(3)]
@@ -109,12 +109,12 @@ class KeyContract:
     async def test_a_predecessor_between_two_rows_of_a_claim_is_found(self, database: Database) -> None:
         between = Message(TOPIC, 2, key="a", delay=timedelta(seconds=20))
         async with at_work(database) as scene:
-            _, hidden, _ = await scene.write(Message(TOPIC, 1, key="a"), between, Message(TOPIC, 3, key="a"))
+            _, middle, _ = await scene.write(Message(TOPIC, 1, key="a"), between, Message(TOPIC, 3, key="a"))
             claim = scene.terms()
             leased = await scene.store.claim(scene.table, claim)
             equal(leased.count, 2, "rows")
             found = await scene.predecessors(claim, leased)
-            equal(found[key_id("a")].sequence, hidden, "sequence of the predecessor")
+            equal(found[key_id("a")].sequence, middle, "sequence of the predecessor")
 
     async def test_a_claim_without_a_term_finds_no_predecessors(self, database: Database) -> None:
         head, tail = Message(TOPIC, 1, key="a", delay=timedelta(seconds=20)), Message(TOPIC, 2, key="a")
@@ -201,7 +201,7 @@ class KeyContract:
             leased = await scene.store.claim(scene.table, scene.terms())
             rows = leased.rows()
             equal((leased.count, leased.bytes), (3, 30), "rows, and bytes of their payloads")
-            equal(leased.last, rows[-1].position, "the last one's place")
+            equal(leased.last, rows[-1].position, "the position of the last row")
             nothing = await scene.store.claim(scene.table, scene.terms())
             equal((nothing.count, nothing.bytes, nothing.last), (0, 0, None), "rows, bytes, and the last")
 

@@ -1,4 +1,4 @@
-"""Who leads, and when that ends."""
+"""Leadership: one relay leads a table, until its term ends."""
 
 from __future__ import annotations
 
@@ -89,4 +89,4 @@ async def _elected(election: Election, *, within: float) -> int:
             if term is not None:
                 return term
             await anyio.sleep(_PAUSE)
-    raise AssertionError(f"nobody was elected within {within:g} s")
+    raise AssertionError(f"no candidate was elected within {within:g} s")

@@ -66,7 +66,7 @@ def view(own_tokens: Sequence[UUID] = (), *, dead_hold_keys: bool = False) -> Vi
 
 
 class Scene:
-    """One store that leads its table."""
+    """One store that leads its table, and short ways to use it."""
 
     def __init__(self, database: Database, store: Store, election: Election, term: int) -> None:
         self.database = database
@@ -104,7 +104,7 @@ class Scene:
         return Claim(**(given | changes))
 
     async def predecessors(self, claim: Claim, leased: Leased) -> Mapping[KeyId, Predecessor]:
-        """What comes before the rows of a claim: what its store saw, or sees now if it did not look."""
+        """Predecessors of the rows of a claim: those it answered with, or those found now if it did not search."""
         if leased.predecessors is not None:
             return leased.predecessors
         last: dict[KeyId, int] = {}

@@ -1,4 +1,4 @@
-"""Looking at the clock, hearing hints, opening and closing."""
+"""Ticks, wake-up hints, opening and closing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CLOSE_SECONDS = 5.0
 
 
 class SessionContract:
-    """The rest of what a relay asks of a store."""
+    """The clock, the transactions under way, hints, and an end in bounded time."""
 
     async def test_a_tick_shows_the_clock_and_uncommitted_transactions(self, database: Database) -> None:
         async with at_work(database) as scene:
@@ -61,12 +61,12 @@ class SessionContract:
             )
 
     async def test_a_stamp_is_not_older_than_the_tick_before_it(self, database: Database) -> None:
-        """A relay reads on from before its last looks: a row must not appear behind the look that preceded it."""
+        """A relay reads on from before its last ticks: no row may appear behind the tick that preceded its write."""
         async with at_work(database) as scene:
             async with database.transaction() as tx:
-                look = await scene.store.tick(scene.table)
+                tick = await scene.store.tick(scene.table)
                 await scene.outbox.enqueue(tx, message := Message(TOPIC, 1))
-            expect((await scene.stored(message)).available_at >= look.now, "stamped before it was written")
+            expect((await scene.stored(message)).available_at >= tick.now, "stamped before it was written")
 
     async def test_no_session_is_ended_without_reason(self, database: Database) -> None:
         async with at_work(database) as scene:
