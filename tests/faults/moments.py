@@ -1,4 +1,4 @@
-"""Named moments of a relay's work, and what is to happen to its process at one of them: told anew while it runs."""
+"""Named moments of a relay's work, and the fault of its process at one of them, ordered while it runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Act = Literal["kill", "stop", "block"]
 
 
 class Moments(Faults):
-    """Kills, stops or blocks its own process when the ``nth`` time of the moment it was told comes, counted from then.
+    """Kills, stops or blocks its own process at the ``nth`` time of the moment that was ordered, counted from then.
 
     That it does is written down first. Blocking keeps the event loop for ``block_seconds``.
     """
@@ -70,7 +70,7 @@ class WatchedStore(FaultyStore):
 
     @property
     def upkeep(self) -> Any:
-        """Named here because a store that has it is told by this attribute."""
+        """Named here because this attribute shows that a store has it."""
         store: Any = self._store
         return store.upkeep
 

@@ -1,4 +1,4 @@
-"""What a relay asks of the database and hands to the broker, by its own record, and that record read back.
+"""A relay's own record of the steps it asks of the database and of what it hands to the broker, and its reader.
 
 The database's trail knows under which lease a row was when it changed, and who changed it. Which lease the relay meant
 is known here alone.
@@ -22,7 +22,7 @@ from tests.integration.relay.journal import Journal
 
 
 class Account:
-    """The record of one relay process. Each line is written before what it tells of is done."""
+    """The record of one relay process. Each line is written before the step that it describes."""
 
     def __init__(self, journal: Journal, relay: str) -> None:
         self._journal = journal
@@ -124,8 +124,8 @@ class Presented:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What all relays told: claims by their tokens, how often each message was sent, when the broker acknowledged it,
-    and when each relay last spoke."""
+    """The records of all relays: claims by their tokens, how often each message was sent, when the broker
+    acknowledged it, and when each relay last wrote."""
 
     claims: Mapping[str, Mark] = field(default_factory=dict[str, Mark])
     presented: Sequence[Presented] = ()
@@ -135,7 +135,7 @@ class Told:
 
 
 def read(lines: Sequence[Mapping[str, Any]], others: Iterable[Mapping[str, Any]] = ()) -> Told:
-    """The record, and what relays told besides, of which only the times count."""
+    """Read the record, and other lines of relays, of which only the times count."""
     by_kind: dict[str, list[Mapping[str, Any]]] = {}
     for line in lines:
         by_kind.setdefault(line["kind"], []).append(line)

@@ -39,8 +39,8 @@ from tests.simulation.sight import Sight
 T = TypeVar("T")
 MAX_CLAIMS_PER_SECOND = 400
 """Of one table. Looking out for more work after some was done comes to less; a loop that gets nowhere to more."""
-_UNSEEN = 7
-"""Of so many claims one says nothing of predecessors, as if its store did not look for them."""
+_UNSEARCHED = 7
+"""One in this many claims answers without predecessors, as a store may that finds them in a step of their own."""
 KINDS = ("error before", "error after", "hang", "hang after", "slow")
 
 
@@ -61,7 +61,7 @@ class FaultyStore:
         rate: float,
         shields: bool,
         sight: Sight,
-        look_seconds: float,
+        search_seconds: float,
     ) -> None:
         self.inner = inner
         self.rate = rate
@@ -76,10 +76,10 @@ class FaultyStore:
         self._timeout = timeout
         self._shields = shields
         self._sight = sight
-        self._look_seconds = look_seconds
+        self._search_seconds = search_seconds
 
     async def call(self, name: str, operation: Callable[[], Awaitable[T]]) -> T:
-        """One call, with whatever befalls it."""
+        """One call, with the fault that befalls it."""
         with anyio.CancelScope(shield=self._shields):
             return await self._call(name, operation)
         raise AssertionError("unreachable: the scope is never cancelled by itself")
@@ -132,7 +132,7 @@ class FaultyStore:
         return await self._leasing("claim", table, claim, lambda: self.inner.claim(table, claim))
 
     async def claim_keys(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
-        self._record.counts["follow from a floor on"] += any(request.after for request in keys)
+        self._record.counts["claim of keys above a watermark"] += any(request.after for request in keys)
         return await self._leasing(
             "claim_keys", table, claim, lambda: self.inner.claim_keys(table, claim, keys)
         )
@@ -158,7 +158,7 @@ class FaultyStore:
                 self._record.violated("O17", f"a claim in term {claim.term} took rows in term {term}")
             self._sight.leased(table, self.inner.table(table), found.rows())
             self._answers += 1
-            if self._answers % _UNSEEN == 0:  # a store need not look itself
+            if self._answers % _UNSEARCHED == 0:
                 found = replace(found, predecessors=None)
             if found.count:
                 self._record.say(f"{name} {table} {[row.message.meta.sequence for row in found.rows()]}")
@@ -174,10 +174,10 @@ class FaultyStore:
         self, table: TableName, spans: Sequence[KeySpan], view: View
     ) -> dict[KeyId, Predecessor]:
         async def found() -> dict[KeyId, Predecessor]:
-            await asyncio.sleep(self._look_seconds)
+            await asyncio.sleep(self._search_seconds)
             return await self.inner.predecessors(table, spans, view)
 
-        self._record.counts["look from a floor on"] += any(span.after for span in spans)
+        self._record.counts["search above a watermark"] += any(span.after for span in spans)
         return await self.call("predecessors", found)
 
     async def read_content(self, table: TableName, row_id: RowId) -> None:

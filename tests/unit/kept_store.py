@@ -1,4 +1,4 @@
-"""A store in memory that outlives the relays it is given to, so that a test can look into it."""
+"""A store in memory that outlives the relays it is given to, so that a test can read it."""
 
 from __future__ import annotations
 
