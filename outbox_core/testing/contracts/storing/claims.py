@@ -12,10 +12,10 @@ from outbox_core.message import Message
 from outbox_core.record import State
 from outbox_core.store import KeyRequest
 from outbox_core.testing.contracts.driving import expect
-from outbox_core.testing.contracts.storing.scene import at_work, equal, ids, key_id
+from outbox_core.testing.contracts.storing.scene import another, at_work, equal, ids, key_id
 
 if TYPE_CHECKING:
-    from outbox_core.store import LeasedRow, Store
+    from outbox_core.store import LeasedRow
     from outbox_core.testing.contracts.storing.database import Database
 
 TENANT = UUID("6f1d1a4e-6a1f-4c57-9d6c-2f0f5f9f1c11")
@@ -161,21 +161,17 @@ class ClaimContract:
         taken: list[UUID] = []
         async with at_work(database) as scene:
             await scene.write(*messages)
-            stores = [database.make() for _ in range(3)]
 
-            async def claim_all(store: Store) -> None:
+            async def claim_all() -> None:
                 rows: list[LeasedRow] = []
-                for _ in range(6):
-                    rows += (await store.claim(scene.table, scene.terms(term=None, limit=7))).rows()
+                async with another(database) as store:
+                    for _ in range(6):
+                        rows += (await store.claim(scene.table, scene.terms(term=None, limit=7))).rows()
                 taken.extend(ids(rows))
 
-            try:
-                async with anyio.create_task_group() as tasks:
-                    for store in stores:
-                        tasks.start_soon(claim_all, store)
-            finally:
-                for store in stores:
-                    await store.close()
+            async with anyio.create_task_group() as tasks:
+                for _ in range(3):
+                    tasks.start_soon(claim_all)
             rest = await scene.claim()
         taken.extend(ids(rest))
         equal(sorted(taken), sorted(m.event_id for m in messages), "all rows, each once")

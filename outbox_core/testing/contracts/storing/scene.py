@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
 
 import anyio
 
+from outbox_core.errors import StorageError
 from outbox_core.outbox import Outbox
 from outbox_core.store import (
     Claim,
@@ -134,16 +135,35 @@ class Scene:
 
 
 @asynccontextmanager
-async def at_work(database: Database) -> AsyncGenerator[Scene]:
-    """A store that is open and leads."""
+async def another(database: Database) -> AsyncGenerator[Store]:
+    """A further store that is open, and closed with the block."""
     store = database.make()
     await store.open([database.table])
     try:
-        election = store.election(database.table)
-        term = await election.campaign()
-        if term is None:
-            raise AssertionError("the only candidate was not elected")
-        yield Scene(database, store, election, term)
+        yield store
     finally:
         with anyio.CancelScope(shield=True):
             await store.close()
+
+
+@asynccontextmanager
+async def at_work(database: Database, *, resigns: bool = True) -> AsyncGenerator[Scene]:
+    """A store that is open and leads; it leaves with or without a resignation."""
+    async with another(database) as store:
+        election = store.election(database.table)
+        # Without session locks a leader that did not resign is replaced when its time is over.
+        patience = 0.0 if store.capabilities.session_locks else database.takeover + PATIENCE
+        term = await _elected(election, patience)
+        yield Scene(database, store, election, term)
+        if resigns:
+            with suppress(StorageError):  # of a session that was idle for too long
+                await election.resign(term)
+
+
+async def _elected(election: Election, patience: float) -> int:
+    deadline = anyio.current_time() + patience
+    while (term := await election.campaign()) is None:
+        if anyio.current_time() >= deadline:
+            raise AssertionError("the only candidate was not elected")
+        await anyio.sleep(_PAUSE)
+    return term
