@@ -5,7 +5,7 @@
     writer_process    transactions with unique values per key, and a history of what was tried and what came of it
     relay_process     a real relay; it may be told to die, freeze or block at a named moment
     moments           those moments, and what happens at one of them
-    telling           what relays ask of the database and hand to the broker, by their own record
+    relay_record      the steps relays ask of the database and hand to the broker, by their own record
     consumer_process  what is read from the broker while it happens
     roles             the database role of each process, with the grants that the library prints
     brokers           a place to publish to, for each broker

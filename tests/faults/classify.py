@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.faults.relay_record import RelayRecord
 from tests.faults.repeats import Broken, repeats
-from tests.faults.telling import Told
 from tests.faults.trail import Step, stale_writes
 
 
@@ -47,7 +47,7 @@ class Evidence:
     ledger: Mapping[str, Committed]
     states: Mapping[str, str]
     trail: Sequence[Step]
-    told: Told
+    told: RelayRecord
     stored: Sequence[Seen]
     arrived: Mapping[str, Sequence[Seen]]
     broken: Sequence[Broken] = ()

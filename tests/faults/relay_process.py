@@ -28,7 +28,7 @@ from outbox_core.store import Store
 from tests.faults import brokers
 from tests.faults.moments import Moments, WatchedStore
 from tests.faults.plan import BLOCK_MORE_SECONDS, TABLE
-from tests.faults.telling import Account, TellingStore
+from tests.faults.relay_record import Account, RecordingStore
 from tests.integration.relay.journal import Journal
 
 RETRY_SECONDS = 0.5
@@ -125,7 +125,7 @@ async def main(orders: dict[str, Any]) -> None:
 
     def store() -> Store:
         opened = WatchedStore(
-            TellingStore(
+            RecordingStore(
                 orders["dsn"],
                 account,
                 timeout=settings.database_timeout,

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tests.faults.telling import Told
+from tests.faults.relay_record import RelayRecord
 from tests.faults.trail import Asked, Step
 
 STARTING = "starting"
@@ -97,7 +97,7 @@ def stalls(seconds: float, *, calm: bool = False) -> int:
 
 
 def repeats(
-    trail: Iterable[Step], told: Told, stored: Mapping[str, int], broken: Sequence[Broken]
+    trail: Iterable[Step], told: RelayRecord, stored: Mapping[str, int], broken: Sequence[Broken]
 ) -> Repeats:
     """Of what relays sent and what the broker has, whichever is more: JetStream drops what it has already."""
     excused = Counter(lease.event_id for lease in unfinished(trail, told) if lease.excused_by(broken))
@@ -108,7 +108,7 @@ def repeats(
     return Repeats(excused.total(), unexplained)
 
 
-def unfinished(trail: Iterable[Step], told: Told) -> Iterator[Unfinished]:
+def unfinished(trail: Iterable[Step], told: RelayRecord) -> Iterator[Unfinished]:
     """Every lease under which a message may have been sent and that was followed by another."""
     asked = Asked(told.presented)
     for step in trail:

@@ -15,8 +15,8 @@ from tests.faults.kinds.process import LEADER_POINTS, POINTS
 from tests.faults.matrix import Fate, Ran, exists, judge, latest, read_results, wanted
 from tests.faults.plan import BROKERS, Broker, Plan
 from tests.faults.processes import Place
+from tests.faults.relay_record import Mark, Presented, RelayRecord
 from tests.faults.rows import ROWS, Row
-from tests.faults.telling import Mark, Presented, Told
 from tests.faults.trail import ENDED_BY, Step
 from tests.faults.trial import Result
 
@@ -32,7 +32,7 @@ OTHERS = [
 """What became of the other messages that were delivered."""
 
 
-def honest(trail: Sequence[Step]) -> Told:
+def honest(trail: Sequence[Step]) -> RelayRecord:
     """What relays tell that did what the trail says, and meant to."""
     claims = {step.new_token: Mark(step.who, 0.0) for step in reversed(trail) if step.new_token is not None}
     presented = [
@@ -40,7 +40,7 @@ def honest(trail: Sequence[Step]) -> Told:
         for step in trail
         if step.ends_a_lease and step.old_token is not None
     ]
-    return Told(claims, presented)
+    return RelayRecord(claims, presented)
 
 
 def line(kind: str, kept: str = "", back: str = "", at: float = 1.0) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from uuid import UUID
 
 import pytest
 
-from tests.faults import page, report, telling
+from tests.faults import page, relay_record, report
 from tests.faults.classify import Evidence, Verdict, classify
 from tests.faults.kinds import KINDS
 from tests.faults.nemesis import Deed
 from tests.faults.plan import Plan
+from tests.faults.relay_record import Account, Mark, Presented, RelayRecord
 from tests.faults.repeats import (
     BROKERS,
     DATABASES,
@@ -26,7 +27,6 @@ from tests.faults.repeats import (
     stalls,
 )
 from tests.faults.summary import summary
-from tests.faults.telling import Account, Mark, Presented, Told
 from tests.faults.test_checker import GOOD, TTL, seen
 from tests.faults.trail import Step
 from tests.faults.trial import Result, broken_by
@@ -40,7 +40,7 @@ PUBLISHED = Step("m", "r0", "leased", "published", "t2", None, 0.1, row="m")
 FAILED, LAPSED = [LEASED, PUT_OFF, AGAIN, PUBLISHED], [LEASED, TAKEN, replace(PUBLISHED, who="r1")]
 CLAIMS = {"t1": Mark("r0", 10.0), "t2": Mark("r0", 16.0)}
 FAIL = Presented("r0", "fail", "m", "t1", 12.0)
-TWICE = Told(CLAIMS, [FAIL], {"m": 2}, last_words={"r0": 11.0})
+TWICE = RelayRecord(CLAIMS, [FAIL], {"m": 2}, last_words={"r0": 11.0})
 """Sent twice: under its first lease, from 10.0 on, and its second, from 16.0 on."""
 
 
@@ -48,7 +48,7 @@ def fault(kind: str, began: float = 11.0, ended: float = 11.5) -> Broken:
     return Broken(kind, began, ended)
 
 
-def unexplained(trail: list[Step], told: Told, *broken: Broken, stored: int = 1) -> int:
+def unexplained(trail: list[Step], told: RelayRecord, *broken: Broken, stored: int = 1) -> int:
     return len(repeats(trail, told, {"m": stored}, broken).unexplained)
 
 
@@ -104,7 +104,7 @@ def test_a_fault_explains_only_what_it_fell_upon(began: float, ended: float) -> 
 
 
 def test_under_each_lease_a_message_is_sent_once() -> None:
-    once = Told(CLAIMS, sent={"m": 1})
+    once = RelayRecord(CLAIMS, sent={"m": 1})
     trail = [LEASED, replace(PUBLISHED, old_token="t1")]
     assert unexplained(trail, once, fault("cut_broker")) == 0
     assert unexplained(trail, replace(once, sent={"m": 3}), fault("cut_broker")) == 2
@@ -183,7 +183,7 @@ def test_what_a_relay_tells_is_read_back(tmp_path: Path) -> None:
     answered = account.presents("publish", {token: [row, lost], earlier: [row]})
     account.hears(answered, [(lost, token), (row, earlier)])
     account.presents("undo_claim", {token: ()})
-    told = telling.read(journal.read(), [{"relay": "r1.0", "at": 1e12}, {"at": 1e13}])
+    told = relay_record.read(journal.read(), [{"relay": "r1.0", "at": 1e12}, {"at": 1e13}])
     assert (told.claims[str(token)].relay, told.sent) == ("r0.0", {str(row): 2, str(lost): 1})
     assert [mark.relay for mark in told.acknowledged[str(row)]] == ["r0.0"]
     assert str(lost) not in told.acknowledged

@@ -16,9 +16,9 @@ from outbox_core.outbox import Outbox
 from outbox_core.store import Claim, Failure, Lease, LeasedRow
 from outbox_core.stores.postgres.sql import query
 from outbox_core.table import TableName
-from tests.faults import roles, telling
+from tests.faults import relay_record, roles
 from tests.faults.plan import TABLE, TOPIC
-from tests.faults.telling import Account, Mark, Presented, TellingStore, Told
+from tests.faults.relay_record import Account, Mark, Presented, RecordingStore, RelayRecord
 from tests.faults.test_checker import GOOD, LEASED, OTHERS, PUBLISHED, TTL, honest, judged
 from tests.faults.trail import Step, stale_writes
 from tests.faults.trial import TRAIL, step_of
@@ -110,7 +110,7 @@ def test_a_write_under_a_token_that_was_not_presented_is_stale(
     presented: list[Presented], stale: list[str]
 ) -> None:
     others = honest(OTHERS)
-    told = Told(CLAIMS, [*presented, *others.presented])
+    told = RelayRecord(CLAIMS, [*presented, *others.presented])
     assert judged(trail=[*AGAIN, *OTHERS], told=told).stale_writes_accepted == stale
 
 
@@ -118,9 +118,9 @@ def test_a_write_under_a_token_that_was_not_presented_is_stale(
 def test_what_is_undone_is_undone_by_its_token_alone(became: str) -> None:
     undo = Presented("r0", "undo_claim", None, "t1", 1.0)
     trail = [LEASED, replace(PUBLISHED, became=became), *OTHERS]
-    told = Told(CLAIMS, [undo, *honest(OTHERS).presented])
+    told = RelayRecord(CLAIMS, [undo, *honest(OTHERS).presented])
     assert bool(judged(trail=trail, told=told).stale_writes_accepted) is (became == "published")
-    told = Told(CLAIMS, [replace(undo, token="t2"), *honest(OTHERS).presented])
+    told = RelayRecord(CLAIMS, [replace(undo, token="t2"), *honest(OTHERS).presented])
     assert judged(trail=trail, told=told).stale_writes_accepted == ["a1"]
 
 
@@ -136,7 +136,7 @@ OUTBOX = TableName.parse(f"public.{TABLE}")
 class Scene:
     """A table with a trail, and a relay's store that writes down what it is given."""
 
-    def __init__(self, admin: asyncpg.Connection, store: TellingStore, journal: Journal) -> None:
+    def __init__(self, admin: asyncpg.Connection, store: RecordingStore, journal: Journal) -> None:
         self.admin = admin
         self.store = store
         self.journal = journal
@@ -159,7 +159,7 @@ class Scene:
     async def stale(self) -> int:
         trail = [step_of(row) for row in await self.admin.fetch(TRAIL)]
         assert trail, "nothing was recorded"
-        return len(stale_writes(trail, telling.read(self.journal.read()), 0.0))
+        return len(stale_writes(trail, relay_record.read(self.journal.read()), 0.0))
 
 
 @pytest_asyncio.fixture
@@ -168,7 +168,7 @@ async def scene(private_postgres: PostgresServer, tmp_path: Path) -> AsyncIterat
     await roles.create(dsn)
     admin = await asyncpg.connect(dsn, timeout=10, command_timeout=10)
     journal = Journal(tmp_path / "asked.jsonl")
-    store = TellingStore(f"{roles.address(dsn, roles.RELAY)}?faults.relay=r0.0", Account(journal, "r0.0"))
+    store = RecordingStore(f"{roles.address(dsn, roles.RELAY)}?faults.relay=r0.0", Account(journal, "r0.0"))
     try:
         await store.open([OUTBOX])
         await Outbox(TABLE).enqueue(admin, Message(TOPIC, {"n": 1}), allow_autocommit=True)

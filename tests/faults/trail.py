@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.faults.telling import Presented, Told
+from tests.faults.relay_record import Presented, RelayRecord
 
 ENDED_BY: Mapping[str, tuple[str, ...]] = {
     "published": ("publish",),
@@ -62,7 +62,7 @@ class Asked:
         return fitting[-1] if fitting else None
 
 
-def stale_writes(trail: Sequence[Step], told: Told, lock_ttl: float) -> list[str]:
+def stale_writes(trail: Sequence[Step], told: RelayRecord, lock_ttl: float) -> list[str]:
     """Changes that were not the writer's to make.
 
     A row without a lease can only be leased, under the token of a claim that its relay sent. A lease belongs to the
@@ -103,14 +103,14 @@ def _was_theirs(step: Step, owners: Mapping[str | None, str], lock_ttl: float) -
     return owners.get(step.old_token) == step.who and step.new_token is None
 
 
-def _was_asked_for(step: Step, told: Told, asked: Asked) -> bool:
+def _was_asked_for(step: Step, told: RelayRecord, asked: Asked) -> bool:
     if step.became == "leased":
         claim = told.claims.get(step.new_token or "")
         return claim is not None and claim.relay == step.who
     return step.ends_a_lease and asked.that_made(step) is not None
 
 
-def _done_elsewhere(trail: Sequence[Step], told: Told) -> list[str]:
+def _done_elsewhere(trail: Sequence[Step], told: RelayRecord) -> list[str]:
     """Messages whose write was confirmed to a relay, although it ended no lease of the token presented."""
     ended: Counter[tuple[str, str, str | None]] = Counter(
         (step.who, step.row, step.old_token) for step in trail if step.ends_a_lease

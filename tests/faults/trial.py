@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.faults import readers, repeats, roles, soak, telling
+from tests.faults import readers, relay_record, repeats, roles, soak
 from tests.faults.classify import Committed, Evidence, Seen, Verdict, classify
 from tests.faults.journal import NotHit
 from tests.faults.nemesis import Deed, lacking, rage
@@ -189,7 +189,7 @@ async def _gather(world: World, result: Result) -> Evidence:
     ]
     arrived = await _arrivals(world, {seen.event_id for seen in stored})
     result.late_writes_refused = len(world.events.since(0, "LeaseLost"))
-    told = telling.read(world.asked.lines(), world.events.lines())
+    told = relay_record.read(world.asked.lines(), world.events.lines())
     broken = broken_by(result)
     gone = cleaned_early(ends, states, world.plan)
     return Evidence(world.history.lines(), ledger, ends | states, trail, told, stored, arrived, broken, gone)

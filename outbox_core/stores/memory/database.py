@@ -132,7 +132,7 @@ class MemoryDatabase:
     def end(self, number: int) -> None:
         self.running.discard(number)
 
-    def tell(self, table: TableName) -> None:
+    def notify(self, table: TableName) -> None:
         """A transaction with a wake-up hint has committed."""
         for callback in list(self.listeners.values()):
             callback(table)

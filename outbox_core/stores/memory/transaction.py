@@ -63,7 +63,7 @@ class MemoryTransaction:
         self._ended.set()
         if commit:
             for name in dict.fromkeys(self._hinted):
-                self._database.tell(name)
+                self._database.notify(name)
 
     async def is_open(self) -> bool:
         return self._open

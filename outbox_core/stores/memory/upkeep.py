@@ -148,7 +148,7 @@ class MemoryUpkeep:
         )
         memory.audit[record.id] = advanced
         if page and record.action is Action.REPLAY:
-            self._database.tell(table)
+            self._database.notify(table)
         return advanced
 
     async def head(self, table: TableName, tenant_id: UUID, key: str) -> StoredMessage | None:
@@ -217,7 +217,7 @@ class MemoryUpkeep:
         record = replace(record, changed=changed, finished_at=record.started_at)
         self._database.table(table).audit[record.id] = record
         if changed:
-            self._database.tell(table)
+            self._database.notify(table)
         return record
 
     def _record(

@@ -18,8 +18,6 @@ from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 from tests.integration.relay.journal import Journal
 
-"""A row and the token that is presented for it."""
-
 
 class Account:
     """The record of one relay process. Each line is written before the step that it describes."""
@@ -57,7 +55,7 @@ class Account:
         self._journal.write("answer", relay=self._relay, number=number, refused=shown)
 
 
-class TellingStore(PostgresStore):
+class RecordingStore(PostgresStore):
     """The store as it is, and a record of every token it is given. A write without an answer stays without one."""
 
     def __init__(self, dsn: str, account: Account, **options: Any) -> None:
@@ -123,7 +121,7 @@ class Presented:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RelayRecord:
     """The records of all relays: claims by their tokens, how often each message was sent, when the broker
     acknowledged it, and when each relay last wrote."""
 
@@ -134,7 +132,7 @@ class Told:
     last_words: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
-def read(lines: Sequence[Mapping[str, Any]], others: Iterable[Mapping[str, Any]] = ()) -> Told:
+def read(lines: Sequence[Mapping[str, Any]], others: Iterable[Mapping[str, Any]] = ()) -> RelayRecord:
     """Read the record, and other lines of relays, of which only the times count."""
     by_kind: dict[str, list[Mapping[str, Any]]] = {}
     for line in lines:
@@ -148,7 +146,7 @@ def read(lines: Sequence[Mapping[str, Any]], others: Iterable[Mapping[str, Any]]
     for line in (*lines, *others):
         if relay := line.get("relay"):
             last_words[relay] = max(line["at"], last_words.get(relay, line["at"]))
-    return Told(
+    return RelayRecord(
         claims={line["token"]: Mark(line["relay"], line["at"]) for line in by_kind.get("claim", ())},
         presented=[
             each
