@@ -253,7 +253,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a store can do over the connection it has. A relay delivers without any of it."""
+    """Abilities of a store over the connection that it has. A relay delivers without any of them."""
 
     pooled: bool = False
     """A transaction pooler stands between the relay and the database, so no session is the relay's own."""
@@ -327,7 +327,7 @@ class Store(Protocol):
     async def claim_keys(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         """Lease due rows of the given keys, lowest sequences first, and count an attempt for each.
 
-        A row that is not due takes its place among the requested rows and is not leased; a replayed one does not. The
+        A row that is not due counts among the requested rows and is not leased; a replayed one does not count. The
         bounds ``since`` and ``until``, ``held_keys``, ``blocked_topics`` and ``limit`` of the claim do not apply, and
         predecessors are searched even without ``find_predecessors``. The rest is as in `claim`.
         """

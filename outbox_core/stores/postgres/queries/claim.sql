@@ -18,7 +18,7 @@ WITH leader AS MATERIALIZED (
                 AND available_at <= now()
                 AND (available_at, sequence) <= ($15::timestamptz, $16::bigint)
                 AND (available_at, sequence) >= (
-                    -- A row edited by hand may lie before 1700, where positions do not tell rows apart.
+                    -- A row edited by hand may lie before 1700, where positions are the same for all rows.
                     CASE WHEN $8::timestamptz < '1700-01-02Z' THEN '-infinity'::timestamptz ELSE $8::timestamptz END, $9::bigint
                 )
                 AND (locked_at IS NULL OR locked_at < now() - make_interval(secs => $3))

@@ -1,4 +1,4 @@
-"""What the stores' suite must know about a database, and be able to do to it."""
+"""The database under test, as the stores' suite uses it."""
 
 from __future__ import annotations
 
