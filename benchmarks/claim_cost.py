@@ -33,7 +33,7 @@ from benchmarks.traps import BLOCKED, Depth, Trap, clean, traps
 from benchmarks.turns import rotated
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
-from outbox_core.store import BEGINNING, Claim, KeyId, Leased, Predecessor, Span
+from outbox_core.store import BEGINNING, Claim, KeyId, KeyRequest, KeySpan, Leased, Predecessor, View
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 
@@ -110,17 +110,17 @@ class TimedStore(PostgresStore):
             self._note(began, sweep=claim.since == BEGINNING)
         return leased
 
-    async def claim_keys(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
+    async def claim_keys(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         began = time.perf_counter()
         leased = await super().claim_keys(table, claim, keys)
         self._note(began, sweep=False)
         return leased
 
     async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[Span]
+        self, table: TableName, spans: Sequence[KeySpan], view: View
     ) -> dict[KeyId, Predecessor]:
         began = time.perf_counter()
-        found = await super().predecessors(table, claim, spans)
+        found = await super().predecessors(table, spans, view)
         if self.claims:  # the look belongs to the claim before it, which did not look itself
             took = self.claims[-1].ms + (time.perf_counter() - began) * 1000
             self.claims[-1] = replace(self.claims[-1], ms=took)

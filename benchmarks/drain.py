@@ -34,8 +34,8 @@ from outbox_core.stores.postgres.sessions import PLANNED_ONCE, PLANNER
 from outbox_core.stores.postgres.sql import query
 
 CLAIM_PARAMETERS = (
-    "term", "token", "ttl", "bytes", "own_tokens", "dead_hold_keys", "unordered_ids", "since", "after", "tenants", "keys", "blocked_topics", "batch",
-    "without_content", "end", "last", "find_predecessors",
+    "term", "token", "ttl", "bytes", "own_tokens", "dead_hold_keys", "unordered_ids", "since", "after", "tenants",
+    "keys", "blocked_topics", "batch", "without_content", "end", "last", "find_predecessors",
 )  # fmt: skip
 PUBLISH_PARAMETERS = ("ids", "tokens")
 KEYS = 1000
@@ -87,8 +87,8 @@ async def pgbench(place: Place, program: str, rows: int) -> dict[str, Any]:
         await connection.close()
     values = {
         "term": term, "token": UUID(int=1), "since": "0001-01-02", "after": 0, "ttl": 60, "tenants": "{}",
-        "keys": "{}", "blocked_topics": "{}", "batch": CLAIM_ROWS, "bytes": 8 * 1024 * 1024, "own_tokens": "{}", "dead_hold_keys": "false",
-        "without_content": "false", "end": END[0].isoformat(), "last": END[1],
+        "keys": "{}", "blocked_topics": "{}", "batch": CLAIM_ROWS, "bytes": 8 * 1024 * 1024, "own_tokens": "{}",
+        "dead_hold_keys": "false", "without_content": "false", "end": END[0].isoformat(), "last": END[1],
         "unordered_ids": "{}", "find_predecessors": "true",
     }  # fmt: skip
     settings = PLANNER | PLANNED_ONCE

@@ -12,11 +12,10 @@ import asyncio
 import cProfile
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
-from uuid import UUID
 
 from asyncpg.pgproto import pgproto
 
@@ -25,7 +24,18 @@ from benchmarks.relay_process import Metrics, Stopwatch, nothing
 from outbox_core.cli.process import tune_gc
 from outbox_core.identifiers import uuid7
 from outbox_core.relay import Relay
-from outbox_core.store import Claim, KeyId, Lease, Leased, Predecessor, Resolution, Tick
+from outbox_core.store import (
+    Capabilities,
+    Claim,
+    KeyId,
+    KeyRequest,
+    Lease,
+    Leased,
+    Predecessor,
+    Resolution,
+    RowId,
+    Tick,
+)
 from outbox_core.stores.postgres.rows import leased
 from outbox_core.table import TableName
 
@@ -46,7 +56,9 @@ class AlwaysElected:
 class RecordedStore:
     """Answers at once with rows as the driver would have them; every write is applied."""
 
-    pooled = False
+    capabilities = Capabilities(
+        session_locks=True, wakeups="push", transaction_start_time=True, advisory_key_locks=True
+    )
 
     def __init__(self, rows: int, made: int, keys: int) -> None:
         tenant, seconds = pgproto.UUID(bytes(16)), START.timestamp()
@@ -79,7 +91,7 @@ class RecordedStore:
             found = self._again(lambda key_id: key_id not in held, claim.limit)
         fresh = self._records[self._next : self._next + claim.limit - len(found)]
         self._next += len(fresh)
-        return leased(table, claim, found + fresh, looked=claim.look)
+        return leased(table, claim, found + fresh, searched=claim.find_predecessors)
 
     def _again(self, wanted: Callable[[KeyId | None], bool], limit: int) -> list[tuple[Any, ...]]:
         found = [record for record in self._returned if wanted(_key_of(record))][:limit]
@@ -91,12 +103,12 @@ class RecordedStore:
         await asyncio.sleep(0)
         return set()
 
-    async def claim_keys(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
+    async def claim_keys(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         found: list[tuple[Any, ...]] = []
         self._returned.sort(key=itemgetter(6))
-        for wanted, most in keys.items():
+        for wanted, most, _ in keys:
             found += self._again({wanted}.__contains__, most)
-        return leased(table, claim, found, looked=True)
+        return leased(table, claim, found, searched=True)
 
     async def undo_claim(self, *_: object) -> int:
         return 0
@@ -112,10 +124,10 @@ class RecordedStore:
         self._returned += [record for record in self._records if record[0] in released]
         return set()
 
-    async def resolutions(self, *_: object) -> dict[UUID, Resolution]:
+    async def resolutions(self, *_: object) -> dict[RowId, Resolution]:
         return {}
 
-    async def locked_rows(self, *_: object) -> set[UUID]:
+    async def locked_rows(self, *_: object) -> set[RowId]:
         return set()
 
     async def tick(self, *_: object) -> Tick:
@@ -130,7 +142,7 @@ class RecordedStore:
     def listen(self, *_: object) -> None:
         pass
 
-    async def attend(self) -> None:
+    async def keep_listening(self) -> None:
         pass
 
 

@@ -1,4 +1,4 @@
-"""The in-memory store and PostgreSQL keep the contract of stores."""
+"""The in-memory store and PostgreSQL, directly and behind a transaction pooler, keep the contract of stores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
+from urllib.parse import urlsplit
+from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
@@ -17,7 +18,9 @@ from outbox_core.stores.memory import MemoryStore, MemoryTransaction
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 from outbox_core.testing.contracts.store import AdminStoreContract, Database, StoreContract
+from outbox_core.testing.contracts.storing.scene import another
 from tests.services.own_loop import run_async
+from tests.services.pgbouncer import PgBouncer
 from tests.services.postgres import PostgresServer
 
 TAKEOVER = 1.0
@@ -36,6 +39,9 @@ class MemoryDatabase(Database):
     def transaction(self) -> AbstractAsyncContextManager[MemoryTransaction]:
         return self._store.transaction()
 
+    def unknown_id(self) -> UUID:
+        return uuid4()
+
     async def replay(self, event_id: UUID) -> None:
         row = self._store.table(self.table).rows[event_id]
         row.dead_at, row.attempts, row.available_at = None, 0, datetime.now(UTC)
@@ -46,11 +52,12 @@ class PostgresDatabase(Database):
     table = TableName("shop", "orders_outbox")
     takeover = TAKEOVER
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, through: str | None = None) -> None:
         self._dsn = dsn
+        self._through = through or dsn
 
     def make(self) -> PostgresStore:
-        return PostgresStore(self._dsn, takeover=TAKEOVER)
+        return PostgresStore(self._through, takeover=TAKEOVER)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
@@ -60,6 +67,9 @@ class PostgresDatabase(Database):
                 yield connection
         finally:
             await connection.close()
+
+    def unknown_id(self) -> UUID:
+        return uuid4()
 
     async def replay(self, event_id: UUID) -> None:
         await self.execute(
@@ -104,3 +114,18 @@ class TestPostgres(StoreContract, AdminStoreContract):
         await database.execute("DELETE FROM shop.orders_outbox")
         await database.execute("DELETE FROM shop.orders_outbox_audit")
         return database
+
+
+@pytest.mark.store
+@pytest.mark.asyncio
+class TestPgBouncer(StoreContract):
+    @pytest_asyncio.fixture
+    async def database(self, prepared: str, pgbouncer: PgBouncer) -> PostgresDatabase:
+        database = PostgresDatabase(prepared, pgbouncer.dsn(urlsplit(prepared).path.strip("/")))
+        await database.execute("DELETE FROM shop.orders_outbox")
+        return database
+
+    async def test_its_capabilities_are_those_behind_a_pooler(self, database: PostgresDatabase) -> None:
+        async with another(database) as store:
+            found = store.capabilities
+        assert (found.pooled, found.session_locks, found.wakeups) == (True, False, "poll")

@@ -1,4 +1,4 @@
-"""Named moments of a relay's work, and what is to happen to its process at one of them: told anew while it runs."""
+"""Named moments of a relay's work, and the fault of its process at one of them, ordered while it runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 from outbox_core.store import Store
@@ -18,7 +18,7 @@ Act = Literal["kill", "stop", "block"]
 
 
 class Moments(Faults):
-    """Kills, stops or blocks its own process when the ``nth`` time of the moment it was told comes, counted from then.
+    """Kills, stops or blocks its own process at the ``nth`` time of the moment that was ordered, counted from then.
 
     That it does is written down first. Blocking keeps the event loop for ``block_seconds``.
     """
@@ -70,13 +70,13 @@ class WatchedStore(FaultyStore):
 
     @property
     def admin_store(self) -> Any:
-        """Named here because a store that has it is told by this attribute."""
+        """Named here because this attribute shows that a store has it."""
         store: Any = self._store
         return store.admin_store
 
-    def listen(self, callback: Callable[[TableName | None], None]) -> None:
+    def listen(self, tables: Collection[TableName], callback: Callable[[TableName | None], None]) -> None:
         def hear(table: TableName | None) -> None:
             self.hints += 1
             callback(table)
 
-        self._store.listen(hear)
+        self._store.listen(tables, hear)

@@ -1,4 +1,4 @@
-"""What a relay asks of the database and hands to the broker, by its own record, and that record read back.
+"""A relay's own record of the steps it asks of the database and of what it hands to the broker, and its reader.
 
 The database's trail knows under which lease a row was when it changed, and who changed it. Which lease the relay meant
 is known here alone.
@@ -13,16 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from outbox_core.store import Claim, Failure, KeyId, Lease, Leased
+from outbox_core.store import Claim, Failure, KeyRequest, Lease, Leased, RowId
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 from tests.integration.relay.journal import Journal
 
-"""A row and the token that is presented for it."""
-
 
 class Account:
-    """The record of one relay process. Each line is written before what it tells of is done."""
+    """The record of one relay process. Each line is written before the step that it describes."""
 
     def __init__(self, journal: Journal, relay: str) -> None:
         self._journal = journal
@@ -44,7 +42,7 @@ class Account:
             "ack", relay=self._relay, number=number, failed=[str(event_id) for event_id in failed]
         )
 
-    def presents(self, write: str, leases: Mapping[UUID, Sequence[UUID]]) -> int:
+    def presents(self, write: str, leases: Mapping[UUID, Sequence[RowId]]) -> int:
         """Rows by their tokens, no rows where all of a token are meant; a number, by which the answer is known."""
         number = next(self._numbers)
         shown = {str(token): [str(row) for row in rows] for token, rows in leases.items()}
@@ -69,11 +67,11 @@ class RecordingStore(PostgresStore):
             self._account.claims(claim.token)
         return await super().claim(table, claim)
 
-    async def claim_keys(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
+    async def claim_keys(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         self._account.claims(claim.token)
         return await super().claim_keys(table, claim, keys)
 
-    async def undo_claim(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
+    async def undo_claim(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
         number = self._account.presents("undo_claim", {claim.token: ()})
         count = await super().undo_claim(table, claim, keys)
         self._account.hears(number, ())
@@ -92,7 +90,7 @@ class RecordingStore(PostgresStore):
     async def _told(self, write: str, leases: Sequence[Lease], work: Awaitable[set[Lease]]) -> set[Lease]:
         if not leases:
             return await work
-        by_token: dict[UUID, list[UUID]] = {}
+        by_token: dict[UUID, list[RowId]] = {}
         for row, token in leases:
             by_token.setdefault(token, []).append(row)
         number = self._account.presents(write, by_token)
@@ -124,8 +122,8 @@ class Presented:
 
 @dataclass(frozen=True, slots=True)
 class RelayRecord:
-    """What all relays told: claims by their tokens, how often each message was sent, when the broker acknowledged it,
-    and when each relay last spoke."""
+    """The records of all relays: claims by their tokens, how often each message was sent, when the broker
+    acknowledged it, and when each relay last wrote."""
 
     claims: Mapping[str, Mark] = field(default_factory=dict[str, Mark])
     presented: Sequence[Presented] = ()
@@ -135,7 +133,7 @@ class RelayRecord:
 
 
 def read(lines: Sequence[Mapping[str, Any]], others: Iterable[Mapping[str, Any]] = ()) -> RelayRecord:
-    """The record, and what relays told besides, of which only the times count."""
+    """Read the record, and other lines of relays, of which only the times count."""
     by_kind: dict[str, list[Mapping[str, Any]]] = {}
     for line in lines:
         by_kind.setdefault(line["kind"], []).append(line)

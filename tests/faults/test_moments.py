@@ -71,7 +71,7 @@ class Heard:
 
     admin_store = "the store's own"
 
-    def listen(self, callback: Any) -> None:
+    def listen(self, tables: Any, callback: Any) -> None:
         self.callback = callback
 
 
@@ -79,7 +79,7 @@ def test_a_watched_store_counts_hints_and_keeps_its_admin_store(moments: Moments
     store: Any = Heard()
     watched = WatchedStore(store, moments)
     passed_on: list[object] = []
-    watched.listen(passed_on.append)
+    watched.listen((), passed_on.append)
     store.callback(None)
     store.callback("public.orders")
     assert (watched.hints, passed_on) == (2, [None, "public.orders"])

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from outbox_core.message import Message
 from outbox_core.outbox import Outbox
-from outbox_core.store import Failure, Lease
+from outbox_core.store import Failure, Lease, LeasedRow
 from outbox_core.stores.postgres.sql import query
 from outbox_core.table import TableName
 from tests.faults import relay_record, roles
@@ -22,7 +22,6 @@ from tests.faults.test_checker import GOOD, LEASED, OTHERS, PUBLISHED, TTL, hone
 from tests.faults.trail import Step, stale_writes
 from tests.faults.trial import TRAIL, step_of
 from tests.integration.relay.journal import Journal
-from tests.kit.deliveries import LeasedRow
 from tests.kit.deliveries import claim as terms_of_a_claim
 from tests.services.postgres import PostgresServer
 

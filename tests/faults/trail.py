@@ -1,4 +1,4 @@
-"""Whether everything that was done to a message was done under the lease that whoever did it had, and meant."""
+"""Checks that every change of a message was made by the owner of its lease, under the lease that it meant."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Step:
     held: float | None = None
     """For how many seconds the old lease had been held."""
     miscount: bool = False
-    """Whether attempts were charged or given back otherwise than they should be."""
+    """True if attempts were charged or refunded in a wrong way."""
     row: str = ""
 
     @property
@@ -65,11 +65,11 @@ class Asked:
 def stale_writes(trail: Sequence[Step], told: RelayRecord, lock_ttl: float) -> list[str]:
     """Changes that were not the writer's to make.
 
-    A row without a lease can only be leased, under the token of a claim that its relay sent. A lease belongs to whoever
-    took it: another may take it over only once its time is over. It is ended by its owner, with a write for which that
-    very token was presented: of a relay that has leased a row twice, too, the write for the first lease is stale. What
-    is published or dead is changed by nobody. Each change of a row begins where the one before it ended. And whatever a
-    relay was told is done was done to the lease that it had presented, and to no other.
+    A row without a lease can only be leased, under the token of a claim that its relay sent. A lease belongs to the
+    relay that took it: another may take it over only once its time is over. It is ended by its owner, with a write for
+    which that very token was presented: of a relay that has leased a row twice, too, the write for the first lease is
+    stale. What is published or dead does not change. Each change of a row begins where the one before it ended. And a
+    write that was confirmed to a relay was made under the lease that it had presented, and under no other.
     """
     asked = Asked(told.presented)
     owners: dict[str | None, str] = {}
@@ -111,7 +111,7 @@ def _was_asked_for(step: Step, told: RelayRecord, asked: Asked) -> bool:
 
 
 def _done_elsewhere(trail: Sequence[Step], told: RelayRecord) -> list[str]:
-    """Messages of which a relay was told that its write is done, while no lease of its token was ended by it."""
+    """Messages whose write was confirmed to a relay, although it ended no lease of the token presented."""
     ended: Counter[tuple[str, str, str | None]] = Counter(
         (step.who, step.row, step.old_token) for step in trail if step.ends_a_lease
     )

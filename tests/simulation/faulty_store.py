@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
 from math import inf
 from random import Random
 from typing import TypeVar
@@ -14,17 +15,21 @@ import anyio
 
 from outbox_core.errors import StorageTimeout, StorageUnavailable
 from outbox_core.store import (
+    Capabilities,
     Claim,
     Election,
     Failure,
     KeyId,
+    KeyRequest,
+    KeySpan,
     Lease,
     Leased,
     Position,
     Predecessor,
     Resolution,
-    Span,
+    RowId,
     Tick,
+    View,
 )
 from outbox_core.stores.memory import MemoryStore
 from outbox_core.table import TableName
@@ -34,13 +39,17 @@ from tests.simulation.sight import Sight
 T = TypeVar("T")
 MAX_CLAIMS_PER_SECOND = 400
 """Of one table. Looking out for more work after some was done comes to less; a loop that gets nowhere to more."""
+_UNSEARCHED = 7
+"""One in this many claims answers without predecessors, as a store may that finds them in a step of their own."""
 KINDS = ("error before", "error after", "hang", "hang after", "slow")
 
 
 class FaultyStore:
     """Wraps a client of the in-memory store, injects faults and checks what the store is asked against the rules."""
 
-    pooled = False
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.inner.capabilities
 
     def __init__(
         self,
@@ -52,7 +61,7 @@ class FaultyStore:
         rate: float,
         shields: bool,
         sight: Sight,
-        look_seconds: float,
+        search_seconds: float,
     ) -> None:
         self.inner = inner
         self.rate = rate
@@ -61,15 +70,16 @@ class FaultyStore:
         self.stop_asked_at = inf
         self.tokens: set[UUID] = set()
         self._record = record
+        self._answers = 0
         self._claims: Counter[tuple[TableName, int]] = Counter()
         self._random = random
         self._timeout = timeout
         self._shields = shields
         self._sight = sight
-        self._look_seconds = look_seconds
+        self._search_seconds = search_seconds
 
     async def call(self, name: str, operation: Callable[[], Awaitable[T]]) -> T:
-        """One call, with whatever befalls it."""
+        """One call, with the fault that befalls it."""
         with anyio.CancelScope(shield=self._shields):
             return await self._call(name, operation)
         raise AssertionError("unreachable: the scope is never cancelled by itself")
@@ -112,16 +122,17 @@ class FaultyStore:
     def election(self, table: TableName) -> FaultyElection:
         return FaultyElection(self, self.inner.election(table))
 
-    def listen(self, callback: Callable[[TableName | None], None]) -> None:
-        self.inner.listen(callback)
+    def listen(self, tables: Collection[TableName], callback: Callable[[TableName | None], None]) -> None:
+        self.inner.listen(tables, callback)
 
-    async def attend(self) -> None:
-        await self.call("attend", self.inner.attend)
+    async def keep_listening(self) -> None:
+        await self.call("keep_listening", self.inner.keep_listening)
 
     async def claim(self, table: TableName, claim: Claim) -> Leased:
         return await self._leasing("claim", table, claim, lambda: self.inner.claim(table, claim))
 
-    async def claim_keys(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
+    async def claim_keys(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
+        self._record.counts["claim of keys above a watermark"] += any(request.after for request in keys)
         return await self._leasing(
             "claim_keys", table, claim, lambda: self.inner.claim_keys(table, claim, keys)
         )
@@ -130,7 +141,6 @@ class FaultyStore:
         self, name: str, table: TableName, claim: Claim, lease: Callable[[], Awaitable[Leased]]
     ) -> Leased:
         self._record.counts[name] += 1
-        self._record.counts[f"{name} from a floor on"] += any(claim.floors.values())
         second = (table, int(self._record.now()))
         self._claims[second] += 1
         if self._claims[second] == MAX_CLAIMS_PER_SECOND:
@@ -147,27 +157,30 @@ class FaultyStore:
             if found.count and claim.term is not None and claim.term != term:
                 self._record.violated("O17", f"a claim in term {claim.term} took rows in term {term}")
             self._sight.leased(table, self.inner.table(table), found.rows())
+            self._answers += 1
+            if self._answers % _UNSEARCHED == 0:
+                found = replace(found, predecessors=None)
             if found.count:
                 self._record.say(f"{name} {table} {[row.message.meta.sequence for row in found.rows()]}")
             return found
 
         return await self.call(name, leased)
 
-    async def undo_claim(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
+    async def undo_claim(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
         self._record.counts["undo_claim"] += 1
         return await self.call("undo_claim", lambda: self.inner.undo_claim(table, claim, keys))
 
     async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[Span]
+        self, table: TableName, spans: Sequence[KeySpan], view: View
     ) -> dict[KeyId, Predecessor]:
         async def found() -> dict[KeyId, Predecessor]:
-            await asyncio.sleep(self._look_seconds)
-            return await self.inner.predecessors(table, claim, spans)
+            await asyncio.sleep(self._search_seconds)
+            return await self.inner.predecessors(table, spans, view)
 
-        self._record.counts["look from a floor on"] += any(claim.floors.values())
+        self._record.counts["search above a watermark"] += any(span.after for span in spans)
         return await self.call("predecessors", found)
 
-    async def read_content(self, table: TableName, row_id: UUID) -> None:
+    async def read_content(self, table: TableName, row_id: RowId) -> None:
         await self.call("read_content", lambda: self.inner.read_content(table, row_id))
 
     async def position_after(self, table: TableName, since: Position, rows: int) -> Position | None:
@@ -212,12 +225,12 @@ class FaultyStore:
 
         return await self.call(name, written)
 
-    async def resolutions(self, table: TableName, ids: Collection[UUID]) -> dict[UUID, Resolution]:
+    async def resolutions(self, table: TableName, ids: Collection[RowId]) -> dict[RowId, Resolution]:
         found = await self.call("resolutions", lambda: self.inner.resolutions(table, ids))
         self._record.counts["written before, answer lost"] += len(found)
         return found
 
-    async def locked_rows(self, table: TableName, ids: Collection[UUID]) -> set[UUID]:
+    async def locked_rows(self, table: TableName, ids: Collection[RowId]) -> set[RowId]:
         return await self.call("locked_rows", lambda: self.inner.locked_rows(table, ids))
 
     async def tick(self, table: TableName) -> Tick:

@@ -29,7 +29,7 @@ class Plan:
     hasty: bool
     """Whether some writers do not wait for others of the same key, so that what was written first may be committed
     last. Of even seeds only: the runs of odd ones are what they were when they found something."""
-    look_seconds: float
+    search_seconds: float
     """How much longer than other calls it takes to look for what comes before in a key."""
 
     @property
@@ -70,5 +70,5 @@ def plan_of(seed: int) -> Plan:
         shields=random.random() < 0.8,
         killer=random.random() < 0.2,
         hasty=hasty,
-        look_seconds=random.choice((0.0, 0.006)),
+        search_seconds=random.choice((0.0, 0.006)),
     )

@@ -1,4 +1,4 @@
-"""What each claim could see of the keys it took rows of, and what may be dispatched on the strength of it."""
+"""The rows of its keys that each claim could see, and which dispatches that allows."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.simulation.record import Record
 @dataclass
 class Sight:
     """Order among the rows visible to a claim: what was committed before a row was leased goes before it. What commits
-    later, whatever its sequence, goes before everything that is leased after that."""
+    later, with any sequence, goes before everything that is leased after that."""
 
     record: Record
     blocks: bool
-    """Whether a dead message holds its key."""
+    """True if a dead message holds its key."""
     _before: dict[tuple[UUID, UUID], tuple[UUID, ...]] = field(default_factory=dict)
     """By lease (token and row): the unresolved messages of its key with a lower sequence, when it was taken."""
     _acknowledged: set[tuple[str, str, UUID]] = field(default_factory=set)
@@ -40,8 +40,8 @@ class Sight:
         self.record.counts[f"committed when a later one was {step}"] += 1
 
     def _reached(self, step: str, table: str, key: str | None, sequence: int) -> None:
-        for event, (wanted, *place, overtaken) in self._awaited.items():
-            if wanted == step and place == [table, key] and overtaken < sequence:
+        for event, (wanted, *where, overtaken) in self._awaited.items():
+            if wanted == step and where == [table, key] and overtaken < sequence:
                 event.set()
 
     def leased(self, table: TableName, memory: MemoryTable, rows: Sequence[LeasedRow]) -> None:
@@ -62,7 +62,7 @@ class Sight:
                 self.record.counts["leased behind another"] += 1
 
     def acknowledged(self, process: str, meta: Meta) -> None:
-        """A process was told that a message arrived: for it the next of the key may go, on record or not."""
+        """The broker acknowledged a message to a process, which may now send the next of the key."""
         self._acknowledged.add((process, meta.table, meta.event_id))
 
     def dispatched(self, process: str, memory: MemoryTable, row: MemoryRow, table: str) -> None:

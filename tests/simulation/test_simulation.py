@@ -17,7 +17,7 @@ SOMETIMES = (
     *(f"store: {fault}" for fault in (*KINDS, "cut off")),
     "outage: refusing", "outage: silent", "kill", "freeze", "cut off", "stop", "cancel",
     "rolled back", "savepoint rolled back", "long transaction", "undo_claim", "probe", "claim_keys",
-    "look from a floor on", "follow from a floor on",
+    "search above a watermark", "claim of keys above a watermark",
     "stale write refused", "stale write against another's lease refused",
     "LeaseLost", "LeaderGained", "LeaderLost", "BreakerOpened", "BreakerClosed", "Dead",
     "delivered again",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
@@ -15,7 +15,7 @@ from outbox_core.errors import BrokerUnavailable, StorageTimeout
 from outbox_core.message import Message
 from outbox_core.meta import DispatchedMessage
 from outbox_core.relay import Relay
-from outbox_core.store import Claim, KeyId, Leased, Predecessor, Span
+from outbox_core.store import Claim, KeyId, KeyRequest, KeySpan, Leased, Predecessor, View
 from outbox_core.table import TableName
 from tests.kit.brokers import UnavailableBroker
 from tests.kit.memory import TABLE, put, rows
@@ -67,7 +67,7 @@ class SlowUndo(SlowStore):
             raise StorageTimeout("not answered in time")
         return await super().claim(table, claim)
 
-    async def undo_claim(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
+    async def undo_claim(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
         await self.spend(60.0)
         return await super().undo_claim(table, claim, keys)
 
@@ -96,12 +96,12 @@ class SlowReview(SlowStore):
         self.asked: list[int] = []
 
     async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[Span]
+        self, table: TableName, spans: Sequence[KeySpan], view: View
     ) -> dict[KeyId, Predecessor]:
         if self.is_slow:
             self.asked.append(len(spans))
             await self.spend(len(spans) * TIMEOUT / 50)
-        return await super().predecessors(table, claim, spans)
+        return await super().predecessors(table, spans, view)
 
 
 def test_a_recheck_that_times_out_keeps_no_other_waiting_and_asks_for_fewer_keys_next() -> None:

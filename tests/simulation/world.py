@@ -144,7 +144,7 @@ class World:
             rate=0.0 if self._quiet else plan.store_faults,
             shields=plan.shields,
             sight=self.sight,
-            look_seconds=plan.look_seconds,
+            search_seconds=plan.search_seconds,
         )  # fmt: skip
         timeout = plan.settings["dispatch_timeout"]
         leaves = [

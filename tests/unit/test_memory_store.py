@@ -58,6 +58,15 @@ async def test_hints_go_out_at_commit_alone() -> None:
     assert told == [TableName("public", "orders_outbox")]
 
 
+async def test_a_listener_hears_the_hints_of_its_own_tables_alone() -> None:
+    store, heard = MemoryStore(), list[TableName | None]()
+    store.connect().listen([TableName("public", "orders_outbox")], heard.append)
+    async with store.transaction() as tx:
+        await Outbox("bills_outbox").enqueue(tx, Message("a.b.v1", 1))
+        await Outbox("orders_outbox").enqueue(tx, Message("a.b.v1", 1))
+    assert heard == [TableName("public", "orders_outbox")]
+
+
 async def test_an_ended_transaction_takes_nothing_more() -> None:
     store = MemoryStore()
     async with store.transaction() as tx:

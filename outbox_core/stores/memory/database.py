@@ -1,4 +1,4 @@
-"""What a database server would hold: rows, locks, running transactions, who leads, who listens."""
+"""The data that a database server would hold: rows, locks, transactions under way, leaderships, listeners."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class MemoryRow:
         return None if key is None else (self.record.tenant_id, key)
 
     def is_due(self, now: datetime, lock_ttl: timedelta) -> bool:
-        """Whether a claim may lease it: unresolved, its time has come, and no lease on it is still good."""
+        """True if a claim may lease it: unresolved, due, and under no lease that is still valid."""
         return (
             self.published_at is None
             and self.dead_at is None
@@ -59,7 +59,7 @@ class MemoryRow:
 
     @property
     def is_recovered(self) -> bool:
-        """Whether a lease before the present one ended without an outcome, and no attempt has had one since."""
+        """True if an earlier lease ended without an outcome, and no attempt has had one since."""
         return self.last_error is not None and self.last_error.startswith("TX.LEASE ")
 
     def lease(self, token: UUID, now: datetime) -> None:
@@ -98,7 +98,7 @@ class MemoryTable:
 
 @dataclass(slots=True)
 class Leadership:
-    """Who leads a table. ``session`` is None when nobody does; the term only ever grows."""
+    """The leader of a table. ``session`` is None while there is none; the term only ever grows."""
 
     term: int = 0
     session: object | None = None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class MemoryElection:
-    """A leader is replaced when its session has ended or it has not been heard for ``takeover``."""
+    """A leader is replaced when its session has ended or it has been silent for ``takeover``."""
 
     def __init__(
         self, table: TableName, database: MemoryDatabase, takeover: timedelta, session: Callable[[], object]

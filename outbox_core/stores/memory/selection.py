@@ -1,4 +1,4 @@
-"""Which rows a filter means, and in which order they are taken."""
+"""The rows that a filter selects, and their order."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from outbox_core.stores.memory.database import MemoryRow, MemoryTable
 
 Moment: TypeAlias = Callable[["MemoryRow"], datetime | None]
-"""When a row got into the state that is meant; None when it is in another."""
+"""The time at which a row got into the selected state; None while it is in another."""
 
 
 def moment_of(*, published: bool) -> Moment:
-    """When a row was published, or died."""
+    """Reads when a row was published, or dead-lettered."""
     return (lambda row: row.published_at) if published else (lambda row: row.dead_at)
 
 
@@ -35,7 +35,7 @@ def selected(
     after: LetterPlace = BEGINNING,
     until: datetime | None = None,
 ) -> list[MemoryRow]:
-    """The rows a filter means, behind a place and no later than ``until``, in the order of their moments."""
+    """The rows that a filter selects, behind a position and no later than ``until``, in the order of their moments."""
     pattern = None if wanted.topic is None else TopicPattern.parse(wanted.topic)
     ids = None if wanted.event_ids is None else set(wanted.event_ids)
     found: list[tuple[datetime, int, MemoryRow]] = []

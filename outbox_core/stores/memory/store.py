@@ -1,4 +1,4 @@
-"""The in-memory store: every step is done between two moments of the event loop, so each is atomic by itself."""
+"""The in-memory store, the reference of the contract: a step is atomic because it awaits nothing while it runs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import json
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
-from uuid import UUID
+from typing import TYPE_CHECKING, Final
 
 import anyio.lowlevel
 
@@ -16,17 +15,21 @@ from outbox_core.headers import NO_HEADERS
 from outbox_core.meta import DispatchedMessage, Meta
 from outbox_core.store import (
     LAST_SEQUENCE,
+    Capabilities,
     Claim,
     Failure,
     KeyId,
+    KeyRequest,
+    KeySpan,
     Lease,
     Leased,
     LeasedRow,
     Position,
     Predecessor,
     Resolution,
-    Span,
+    RowId,
     Tick,
+    View,
 )
 from outbox_core.stores.memory.admin_store import MemoryAdminStore
 from outbox_core.stores.memory.database import MemoryDatabase, MemoryRow, MemoryTable
@@ -35,6 +38,11 @@ from outbox_core.stores.memory.transaction import MemoryTransaction
 
 if TYPE_CHECKING:
     from outbox_core.table import TableName
+
+
+_CAPABILITIES: Final = Capabilities(
+    session_locks=True, wakeups="push", transaction_start_time=True, advisory_key_locks=True
+)
 
 
 def _now() -> datetime:
@@ -73,7 +81,7 @@ class MemoryStore:
         return MemoryStore(takeover=self._takeover.total_seconds(), database=self.database)
 
     def table(self, name: TableName) -> MemoryTable:
-        """The rows of a table, to look at in a test."""
+        """The rows of a table, for a test to read."""
         return self.database.table(name)
 
     @asynccontextmanager
@@ -88,8 +96,8 @@ class MemoryStore:
         tx.end(commit=True)
 
     @property
-    def pooled(self) -> bool:
-        return False
+    def capabilities(self) -> Capabilities:
+        return _CAPABILITIES
 
     async def open(self, tables: Sequence[TableName]) -> None:
         await anyio.lowlevel.checkpoint()
@@ -109,10 +117,16 @@ class MemoryStore:
     def election(self, table: TableName) -> MemoryElection:
         return MemoryElection(table, self.database, self._takeover, self._live)
 
-    def listen(self, callback: Callable[[TableName | None], None]) -> None:
-        self.database.listeners[self._live()] = callback
+    def listen(self, tables: Collection[TableName], callback: Callable[[TableName | None], None]) -> None:
+        wanted = frozenset(tables)
 
-    async def attend(self) -> None:
+        def hear(table: TableName | None) -> None:
+            if table is None or table in wanted:
+                callback(table)
+
+        self.database.listeners[self._live()] = hear
+
+    async def keep_listening(self) -> None:
         await anyio.lowlevel.checkpoint()
         self._live()
 
@@ -120,7 +134,11 @@ class MemoryStore:
         memory, now = await self._step(table)
         if claim.term is not None and claim.term != self.database.leadership(table).term:
             return Leased.of([], {})
-        ttl, held, shut = timedelta(seconds=claim.lock_ttl), set(claim.held_keys), set(claim.blocked_topics)
+        ttl, held, blocked = (
+            timedelta(seconds=claim.lock_ttl),
+            set(claim.held_keys),
+            set(claim.blocked_topics),
+        )
         due = [
             row
             for row in memory.rows.values()
@@ -128,27 +146,29 @@ class MemoryStore:
             and row.is_due(now, ttl)
             and claim.since <= (row.available_at, row.sequence) <= claim.until
             and row.key_id not in held
-            and row.record.topic not in shut
+            and row.record.topic not in blocked
         ]
         due.sort(key=_position)
-        return _leased(table, memory, claim, due[: claim.limit], now, look=claim.look)
+        return _leased(
+            table, memory, claim, due[: claim.limit], now, find_predecessors=claim.find_predecessors
+        )
 
-    async def claim_keys(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
+    async def claim_keys(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         memory, now = await self._step(table)
         if claim.term != self.database.leadership(table).term:
             return Leased.of([], {})
         ttl = timedelta(seconds=claim.lock_ttl)
         due: list[MemoryRow] = []
-        for key_id, wanted in keys.items():
-            # A replayed row holds nobody up: while it waits it does not count among the first.
-            floor = claim.floors.get(key_id, 0)
-            rows = [row for row in memory.of_key(key_id) if row.dead_at is None and row.sequence > floor]
+        for key_id, wanted, after in keys:
+            # A replayed row holds up no other: while it waits it is not one of the requested rows.
+            rows = [row for row in memory.of_key(key_id) if row.dead_at is None and row.sequence > after]
             heads = [row for row in rows if not row.replays or row.is_due(now, ttl)][:wanted]
             due.extend(row for row in heads if row.is_due(now, ttl))
-        return _leased(table, memory, claim, due, now, look=True)
+        after_of = {key_id: after for key_id, _, after in keys}
+        return _leased(table, memory, claim, due, now, find_predecessors=True, after_of=after_of)
 
-    async def undo_claim(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
-        del keys  # every row is looked at anyway
+    async def undo_claim(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
+        del keys  # every row is searched anyway
         memory, _ = await self._step(table)
         rows = memory.leased(claim.token)
         for row in rows:
@@ -157,23 +177,23 @@ class MemoryStore:
         return len(rows)
 
     async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[Span]
+        self, table: TableName, spans: Sequence[KeySpan], view: View
     ) -> dict[KeyId, Predecessor]:
         memory, now = await self._step(table)
-        return _before(memory, claim, spans, now)
+        return _predecessors(memory, spans, view, now)
 
-    async def read_content(self, table: TableName, row_id: UUID) -> None:
+    async def read_content(self, table: TableName, row_id: RowId) -> None:
         del row_id  # what is in memory can be read
         await self._step(table)
 
     async def position_after(self, table: TableName, since: Position, rows: int) -> Position | None:
         memory, now = await self._step(table)
-        places = sorted(
+        positions = sorted(
             _position(row)
             for row in memory.rows.values()
             if row.published_at is None and row.dead_at is None and row.available_at <= now
         )
-        return next(iter([place for place in places if place >= since][rows:]), None)
+        return next(iter([each for each in positions if each >= since][rows:]), None)
 
     async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:
         memory, now = await self._step(table)
@@ -212,7 +232,7 @@ class MemoryStore:
                 row.available_at = now
         return set(leases) - rows.keys()
 
-    async def resolutions(self, table: TableName, ids: Collection[UUID]) -> dict[UUID, Resolution]:
+    async def resolutions(self, table: TableName, ids: Collection[RowId]) -> dict[RowId, Resolution]:
         memory, _ = await self._step(table)
         return {
             row.id: Resolution(row.published_at is not None, row.attempts, row.replays, row.last_error)
@@ -220,15 +240,15 @@ class MemoryStore:
             if row.id in ids and (row.published_at is not None or row.dead_at is not None)
         }
 
-    async def locked_rows(self, table: TableName, ids: Collection[UUID]) -> set[UUID]:
-        del ids  # nobody locks a row here
+    async def locked_rows(self, table: TableName, ids: Collection[RowId]) -> set[RowId]:
+        del ids  # no session locks a row here
         await self._step(table)
         return set()
 
     async def tick(self, table: TableName) -> Tick:
         _, now = await self._step(table)
-        running = self.database.running
-        return Tick(now, frozenset(running), frozenset(map(str, running)))
+        running = frozenset(self.database.running)
+        return Tick(now, uncommitted=running, writers=running)
 
     async def end_stuck_sessions(self, table: TableName, older_than: float) -> list[int]:
         del older_than  # no session here can stand still half-way
@@ -264,7 +284,9 @@ def _wait(row: MemoryRow, now: datetime, lock_ttl: timedelta) -> float | None:
 
 def _held(memory: MemoryTable, leases: Collection[Lease]) -> dict[Lease, MemoryRow]:
     """The rows whose lease still has the token it is asserted to have."""
-    held = {(row.id, row.lock_token): row for row in memory.rows.values() if row.lock_token is not None}
+    held: dict[Lease, MemoryRow] = {
+        (row.id, row.lock_token): row for row in memory.rows.values() if row.lock_token is not None
+    }
     return {lease: held[lease] for lease in leases if lease in held}
 
 
@@ -275,9 +297,11 @@ def _leased(
     due: Sequence[MemoryRow],
     now: datetime,
     *,
-    look: bool,
+    find_predecessors: bool,
+    after_of: Mapping[KeyId, int] | None = None,
 ) -> Leased:
-    """Lease rows, in the order given, until their payloads fill the claim; returned in the order of their places."""
+    """Lease rows, in the order given, until their payloads fill the claim; returned in the order of their positions.
+    Predecessors are searched above the sequences ``after_of`` their keys."""
     taken: list[MemoryRow] = []
     size = 0
     for row in due:
@@ -288,28 +312,30 @@ def _leased(
         taken.append(row)
     taken.sort(key=_position)
     last = {row.key_id: row.sequence for row in sorted(taken, key=_sequence) if row.key_id is not None}
-    spans = [Span(key_id, sequence) for key_id, sequence in last.items()]
-    hidden = _before(memory, claim, spans, now) if look and claim.term is not None else {}
-    return Leased.of([_row(table, claim, row) for row in taken], hidden)
+    after_of = after_of or {}
+    spans = [KeySpan(key_id, after_of.get(key_id, 0), before) for key_id, before in last.items()]
+    found = None
+    if find_predecessors and claim.term is not None:
+        found = _predecessors(memory, spans, claim.view, now)
+    return Leased.of([_row(table, claim, row) for row in taken], found)
 
 
-def _before(
-    memory: MemoryTable, claim: Claim, spans: Sequence[Span], now: datetime
+def _predecessors(
+    memory: MemoryTable, spans: Sequence[KeySpan], view: View, now: datetime
 ) -> dict[KeyId, Predecessor]:
-    ttl = timedelta(seconds=claim.lock_ttl)
+    ttl = timedelta(seconds=view.lock_ttl)
     found: dict[KeyId, Predecessor] = {}
-    own = {claim.token, *claim.own_tokens}
+    own = set(view.own_tokens)
     for span in spans:
-        floor = claim.floors.get(span.key_id, 0)
         for row in memory.of_key(span.key_id):
             if (
                 row.sequence < span.before
-                and (row.sequence > floor or row.dead_at is not None)
-                and (row.lock_token not in own or row.id in claim.unordered_ids)
+                and (row.sequence > span.after or row.dead_at is not None)
+                and (row.lock_token not in own or row.id in view.unordered_ids)
                 and (not row.replays or (span.before == LAST_SEQUENCE and row.is_due(now, ttl)))
-                and (claim.dead_hold_keys or row.dead_at is None)
+                and (view.dead_hold_keys or row.dead_at is None)
             ):
-                wait = 0.0 if row.id in claim.unordered_ids else _wait(row, now, ttl)
+                wait = 0.0 if row.id in view.unordered_ids else _wait(row, now, ttl)
                 found[span.key_id] = Predecessor(row.sequence, wait)
                 break
     return found

@@ -1,4 +1,4 @@
-"""Rows in memory as the application sees them."""
+"""Rows in memory as an application reads them back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def stored(row: MemoryRow, *, payload: bool) -> StoredMessage:
-    """A row as it is read back, with its payload and headers when asked for."""
+    """A row as an application reads it back, with payload and headers if asked for."""
     record = row.record
     wire = record.payload.encode() if record.payload is not None else record.body
     headers = record.headers if payload else None

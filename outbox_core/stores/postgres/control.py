@@ -1,11 +1,11 @@
-"""The control session: locks that make a leader, hints that wake a relay. It only ever returns single small rows."""
+"""The control session: the leader's locks and the wake-up hints. It only ever returns single small rows."""
 
 from __future__ import annotations
 
 import logging
 import os
 import socket
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 CHANNEL: Final = "outbox"
 _LOCK_SHARE: Final = 0.9
-"""Of the time a statement has, for waiting for somebody else's lock: the session outlives the end of that wait, and the
-end of the statement's time it does not."""
+"""The share of a statement's time that it may wait for another session's lock: the session survives the end of that
+wait, but not the end of the statement's time."""
 _logger: Final = logging.getLogger("outbox_core.relay")
 
 
@@ -44,7 +44,8 @@ class Control:
         self._lock = anyio.Lock()
         self._connection: Connection | None = None
         self.opened = 0
-        """How many sessions there have been: the locks of one are not those of the next."""
+        """The number of sessions so far: the locks of one are not those of the next."""
+        self._tables: frozenset[TableName] = frozenset()
         self._callback: Callable[[TableName | None], None] | None = None
         self.holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
 
@@ -52,8 +53,8 @@ class Control:
     def is_open(self) -> bool:
         return self._connection is not None and not self._connection.is_closed()
 
-    def listen(self, callback: Callable[[TableName | None], None]) -> None:
-        self._callback = callback
+    def listen(self, tables: Collection[TableName], callback: Callable[[TableName | None], None]) -> None:
+        self._tables, self._callback = frozenset(tables), callback
 
     async def fetch(
         self, statement: str, *parameters: object, table: TableName | None = None
@@ -87,7 +88,7 @@ class Control:
                 connection = await self._open()
                 return await connection.fetch(statement, *parameters, timeout=self._timeout)
             except BaseException as error:
-                # What is wrong with one table is no reason to give up the locks of the others.
+                # An error about one table is no reason to lose the locks of the others.
                 if not (isinstance(error, asyncpg.PostgresError) and is_sound_after(error)):
                     self._drop()
                 if isinstance(error, asyncpg.PostgresError) and table is not None:
@@ -121,7 +122,8 @@ class Control:
             table = TableName.parse(payload)
         except InvalidTableName:
             return
-        self._callback(table)
+        if table in self._tables:
+            self._callback(table)
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
@@ -153,7 +155,7 @@ class PostgresElection:
             async with self._unlocked_unless_led():
                 await self._end_stuck_claims()
                 rows = await self._ask("campaign", self._control.holder, None)
-                if not rows:  # who has the lock is refused by nobody
+                if not rows:  # no other candidate refuses the owner of the lock
                     raise without_leader_row(self._table)
         else:
             return None
@@ -180,7 +182,7 @@ class PostgresElection:
 
     @asynccontextmanager
     async def _unlocked_unless_led(self) -> AsyncGenerator[None]:
-        """Whoever cannot lead does not keep others from it: the session may live on, for other tables' sake."""
+        """Unlock on an error, so that another relay can lead: the session may live on, for other tables' sake."""
         try:
             yield
         except StorageError:
@@ -189,13 +191,13 @@ class PostgresElection:
             raise
 
     async def _unlock(self) -> None:
-        """Let go of the lock, if the session that has it still lives."""
+        """Release the lock, if the session that has it is still open."""
         if self._is_locked:
             self._locked_in = 0
             await self._control.unlock(self._table)
 
     async def _end_stuck_claims(self) -> None:
-        """A leader that froze while it received rows holds the leader's row with them, so nobody could follow it."""
+        """End claims of a frozen leader: they lock the leader's row, so no other relay could lead."""
         for row in await self._ask("end_stuck_sessions", self._table.quoted, self._takeover / 2):
             _logger.warning(
                 "%s: ended the session of a relay that was frozen in a claim, server process %d",

@@ -29,14 +29,14 @@ _POSITION: Final = itemgetter(9, 6)
 _moment: Final = datetime.fromtimestamp
 _PAYLOAD: Final = itemgetter(3)
 _RECOVERED: Final = itemgetter(15)
-_HIDDEN: Final = 16
+_PREDECESSORS: Final = 16
 _decoded: Final = json.JSONDecoder(parse_int=str).decode
 """Values are text; a number that came in by hand stays text, however long it is."""
 
 
 def _headers(text: str) -> dict[str, str]:
-    """As they are in the row, which may have been edited by hand. What is no mapping, or too deep to be read, stands
-    under an empty name, which every adapter refuses."""
+    """Headers as they are in the row, which may have been edited by hand. Text that is no mapping, or nested too deep,
+    stands under an empty name, which every adapter refuses."""
     try:
         read: object = _decoded(text)
     except (RecursionError, ValueError):
@@ -52,10 +52,11 @@ class _Message:
     __slots__ = DispatchedMessage.__slots__
 
 
-def leased(table: TableName, claim: Claim, records: list[Any], *, looked: bool) -> Leased:
-    """What a claim leased, and saw if it ``looked``; columns as in ``lease.sql``."""
+def leased(table: TableName, claim: Claim, records: list[Any], *, searched: bool) -> Leased:
+    """The answer to a claim, with predecessors if it ``searched``; columns as in ``lease.sql``."""
+    ordered = searched and claim.term is not None
     if not records:
-        return Leased.of([], {})
+        return Leased.of([], {} if ordered else None)
     records.sort(key=_POSITION)
 
     def source(make: RowFactory[_T]) -> list[_T]:
@@ -66,15 +67,17 @@ def leased(table: TableName, claim: Claim, records: list[Any], *, looked: bool) 
         bytes=sum(map(len, map(_PAYLOAD, records))),
         last=position_of(*_POSITION(records[-1])),
         recovered=any(map(_RECOVERED, records)),
-        hidden=_hidden(records) if looked and claim.term is not None else {},
+        predecessors=_predecessors(records) if ordered else None,
         source=source,
     )
 
 
-def _hidden(records: Sequence[Sequence[Any]]) -> dict[KeyId, Predecessor]:
-    found: str | None = next((record[_HIDDEN] for record in records if record[_HIDDEN] is not None), None)
+def _predecessors(records: Sequence[Sequence[Any]]) -> dict[KeyId, Predecessor]:
+    found: str | None = next(
+        (record[_PREDECESSORS] for record in records if record[_PREDECESSORS] is not None), None
+    )
     if found is None:
-        # Somebody edited the very row that was to bring it while it was being claimed.
+        # Another session edited the very row that brings them while it was being claimed.
         raise StorageUnavailable("the first of the claimed rows changed meanwhile")
     return {
         (pgproto.UUID(tenant_id), key): Predecessor(sequence, wait)
@@ -84,7 +87,7 @@ def _hidden(records: Sequence[Sequence[Any]]) -> dict[KeyId, Predecessor]:
 
 def _rows(table: TableName, token: UUID, records: Sequence[Sequence[Any]], make: RowFactory[_T]) -> list[_T]:
     name = str(table)
-    # The driver's own kind, which it writes out quicker: the token goes back to it with every row.
+    # The driver's own kind, which it encodes faster: every write of a row sends the token.
     token = pgproto.UUID(token.bytes)
     tenant: UUID = records[0][1]
     rows: list[_T] = []
@@ -95,7 +98,7 @@ def _rows(table: TableName, token: UUID, records: Sequence[Sequence[Any]], make:
         meta.table = name
         if tenant_id != tenant:
             tenant = tenant_id
-        # The same object as in the row before if it is the same tenant: its hash, which is dear, is known by then.
+        # The same object as in the row before if it is the same tenant: its hash, which is expensive, is known by then.
         meta.tenant_id = tenant
         meta.topic = topic
         meta.event_id = event_id

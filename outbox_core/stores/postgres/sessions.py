@@ -36,21 +36,21 @@ PLANNER: Final[dict[str, str]] = {
     "enable_bitmapscan": "off",
     "jit": "off",
 }
-"""Of every session; behind a transaction pooler, of every transaction."""
+"""Settings of every session; behind a transaction pooler, of every transaction."""
 
 PLANNED_ONCE: Final[dict[str, str]] = {"plan_cache_mode": "force_generic_plan"}
-"""Of a relay's sessions. With all that the plans of its statements do not depend on the values: to make one for each
-call costs more than a look in vain. Those of searches among dead letters do."""
+"""Settings of a relay's sessions. With `PLANNER` the plans of its statements do not depend on the values, and planning
+each call costs more than a claim that finds nothing. Plans of searches among dead letters do depend on them."""
 
 BROKEN: Final = (
     OSError,
     TimeoutError,
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
-    # Of a session that the server ended while this process stood still: its farewell is read after the next statement.
+    # Raised when the server ended the session while this process stood still: its last message follows a statement.
     asyncpg.InternalClientError,
 )
-"""What the driver raises when a session, or a statement on it, fails."""
+"""Errors that the driver raises when a session, or a statement on it, fails."""
 
 _OF_THE_SERVER: Final = (
     asyncpg.PostgresConnectionError,
@@ -59,15 +59,15 @@ _OF_THE_SERVER: Final = (
     asyncpg.CannotConnectNowError,
     asyncpg.ReadOnlySQLTransactionError,
 )
-"""Of a server that goes, or is the wrong one: other sessions to it are of no more use than the one that learned it."""
+"""Errors of a server that shuts down, or is the wrong one: the other sessions to it are of no use either."""
 _LOCK_SHARE: Final = 1 / 10
-"""Of the time a statement has, for waiting for somebody else's lock: it keeps a session from the other tables."""
+"""The share of a statement's time that it may wait for another session's lock: other tables need the session."""
 _CLOSE_SECONDS: Final = 2.0
 _NETWORK_SLACK_SECONDS: Final = 1.0
 
 
 class Sessions:
-    """At most ``size`` sessions to one database, opened when needed and thrown away on any doubt."""
+    """At most ``size`` sessions to one database, opened when needed and dropped on any doubt."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Sessions:
         }
         self._hasty = {"lock_timeout": str(round(timeout * _LOCK_SHARE * 1000))}
         self._connect = session_arguments(connect, name)
-        # Without a pause where one is free: a relay's next claim is to be sent before it turns to the rows of the last.
+        # No pause where a session is free: a relay sends its next claim before it turns to the rows of the last.
         self._permits = anyio.Semaphore(size, fast_acquire=True)
         self._idle: list[Connection] = []
         self._open_ones: WeakSet[Connection] = WeakSet()
@@ -97,31 +97,31 @@ class Sessions:
         self._closed = False
         self._hosts = Hosts(dsn, self._connect)
         self.where = f" at {address(dsn, self._connect)}"
-        """What an error says of where the database is, until the relay has started."""
+        """The address as errors show it, until the relay has started."""
         self._started = False
         self._planner = PLANNER
         self.pooled = False
-        """Whether a transaction pooler is in the way; known after `detect`."""
+        """True behind a transaction pooler; known after `detect`."""
 
     def plan_once(self) -> None:
-        """Sessions that are opened from now on are a relay's."""
+        """Open sessions from now on with a relay's settings."""
         self._planner = PLANNER | PLANNED_ONCE
 
     def started(self) -> None:
-        """From now on errors do not say where the database is: whoever runs the relay knows, and others may read. And
-        whatever keeps a connection from being made is taken for trouble that passes: one could be made before."""
+        """Leave the address out of errors from now on: the operator knows it, and others may read them. And take every
+        failure to connect for a passing one, because an earlier connection succeeded."""
         self.where = ""
         self._started = True
 
     async def detect(self) -> None:
-        """Connect once, and see whether the session belongs to this client or to a transaction pooler."""
+        """Connect once, and find out if the session belongs to a transaction pooler."""
         await shielded(self._detect())
 
     async def fetch(self, statement: str, *parameters: object, patient: bool = False) -> list[Record]:
         """Run one statement in a transaction of its own.
 
-        Cancelling the caller does not break it off half-way: it ends by itself, within the timeout. For somebody else's
-        lock it waits for a tenth of that; a ``patient`` one behind a pooler, where elections are held in this way, for
+        Cancelling the caller does not interrupt it: it ends by itself, within the timeout. It waits for another
+        session's lock for a tenth of that. Behind a pooler, where elections run this way, a ``patient`` one waits for
         all of it.
         """
         return await shielded(self._fetch(statement, parameters, patient))
@@ -140,7 +140,7 @@ class Sessions:
                     for connection in idle:
                         tasks.start_soon(close, connection)
         finally:
-            # No scope shields from whoever cancels the tasks themselves, as the end of an event loop does.
+            # No scope shields from a cancellation of the tasks themselves, as at the end of an event loop.
             self.abort()
 
     def abort(self) -> None:
@@ -203,13 +203,13 @@ class Sessions:
         if not self.pooled:
             return await connection.fetch(statement, *parameters, timeout=self._timeout)
         async with connection.transaction(isolation="read_committed"):
-            # A process that freezes here must not keep its row locks: nobody else can end a pooler's session.
+            # A process that freezes here must not keep its row locks: no other relay can end a pooler's session.
             bounds = self._bounds if patient else self._bounds | self._hasty
             await connection.execute(_set_all("SET LOCAL", self._planner | bounds), timeout=self._timeout)
             return await connection.fetch(statement, *parameters, timeout=self._timeout)
 
     def _end_idle(self) -> None:
-        """They are to the same server, which is gone: each would be found out only when its own time is over."""
+        """End idle sessions: their server is gone, and each would show that only after its own timeout."""
         idle, self._idle = self._idle, []
         for connection in idle:
             connection.terminate()
@@ -288,7 +288,7 @@ class Sessions:
 
 
 def session_arguments(given: object, name: str) -> dict[str, Any]:
-    """What is to be passed on to ``asyncpg.connect`` for sessions of that name; `ConfigError` for another."""
+    """Arguments of ``asyncpg.connect`` for sessions of that name. Raises `ConfigError` if another name is given."""
     arguments = connect_arguments(given)
     if "application_name" in arguments.get("server_settings", {}):
         raise ConfigError(
@@ -299,7 +299,7 @@ def session_arguments(given: object, name: str) -> dict[str, Any]:
 
 
 async def close(connection: Connection) -> None:
-    """End a session politely if it listens, at once if it does not."""
+    """End a session politely if it answers, at once if it does not."""
     try:
         with anyio.move_on_after(_CLOSE_SECONDS + _NETWORK_SLACK_SECONDS):
             await connection.close(timeout=_CLOSE_SECONDS)
@@ -310,12 +310,12 @@ async def close(connection: Connection) -> None:
 
 
 def is_sound_after(error: asyncpg.PostgresError) -> bool:
-    """Whether a session can be used after such an error: it was about a statement, not about session or server."""
+    """True if the session is usable after the error: it was about a statement, not about session or server."""
     return not isinstance(error, (*_OF_THE_SERVER, asyncpg.OperatorInterventionError))
 
 
 def summary(error: BaseException) -> str:
-    """What may be said of a driver's error: its type and SQLSTATE. Its text may quote data or the connection string."""
+    """Type and SQLSTATE of a driver's error. Its text may quote data or the connection string."""
     state = getattr(error, "sqlstate", None)
     return f"{type(error).__name__} ({state})" if state else type(error).__name__
 

@@ -1,25 +1,29 @@
-"""The PostgreSQL store: one statement a step, every write of an owner fenced by its lease's token."""
+"""The PostgreSQL store: one statement a step, and every write fenced by its lease's token."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import asyncpg
 
 from outbox_core.errors import PermissionDenied
 from outbox_core.store import (
+    Capabilities,
     Claim,
     Failure,
     KeyId,
+    KeyRequest,
+    KeySpan,
     Lease,
     Leased,
     Position,
     Predecessor,
     Resolution,
-    Span,
+    RowId,
     Tick,
+    View,
 )
 from outbox_core.stores.postgres.admin_store import PostgresAdminStore
 from outbox_core.stores.postgres.control import Control, PostgresElection
@@ -33,17 +37,18 @@ from outbox_core.stores.postgres.translation import translated
 if TYPE_CHECKING:
     from outbox_core.table import TableName
 
-_UNDO_PLACES: Final = 10
-_LEAST_UNDO_PLACES: Final = 5_000
-"""Also of a claim of few rows: there may be as many in hand before them."""
+_UNDO_ROWS: Final = 10
+"""Undoing a claim searches this many times the rows that it asked for."""
+_LEAST_UNDO_ROWS: Final = 5_000
+"""The least it searches: as many rows may be in flight before those of a small claim."""
 
 
 class PostgresStore:
     """Messages in PostgreSQL, for any number of tables, on ``size`` sessions and one more for control.
 
     ``connect`` is passed to ``asyncpg.connect`` untouched: TLS contexts, passwords, hosts. ``timeout`` bounds every
-    statement, and ``takeover`` says after how many seconds a leader that has fallen silent is replaced. Who holds no
-    ``elections`` needs no row in the leader table.
+    statement, and a leader that has been silent for ``takeover`` seconds is replaced. Without ``elections`` the leader
+    table needs no row.
     """
 
     def __init__(
@@ -65,8 +70,15 @@ class PostgresStore:
         """Cleaning and dead letters, on the same sessions."""
 
     @property
-    def pooled(self) -> bool:
-        return self._sessions.pooled
+    def capabilities(self) -> Capabilities:
+        pooled = self._sessions.pooled
+        return Capabilities(
+            pooled=pooled,
+            session_locks=not pooled,
+            wakeups="poll" if pooled else "push",
+            transaction_start_time=True,
+            advisory_key_locks=True,
+        )
 
     async def open(self, tables: Sequence[TableName]) -> None:
         self._sessions.plan_once()
@@ -81,8 +93,8 @@ class PostgresStore:
         await require_leader(connection, table, row=self._elections)
 
     async def _check_rights(self, table: TableName) -> None:
-        """The grants by the catalog, then every statement that can be run on no rows: what the role may not do shows
-        now, not at the first failure."""
+        """Check the grants in the catalog, then run each statement that can run on no rows: a missing right shows now,
+        not at the first failure."""
         missing = await self._fetch(table, "missing_grants", "look at", table.schema, table.name)
         if missing:
             raise PermissionDenied(table, "deliver messages of", [grant for (grant,) in missing])
@@ -108,10 +120,10 @@ class PostgresStore:
     def election(self, table: TableName) -> PostgresElection:
         return PostgresElection(table, self._control, self._sessions, self._takeover)
 
-    def listen(self, callback: Callable[[TableName | None], None]) -> None:
-        self._control.listen(callback)
+    def listen(self, tables: Collection[TableName], callback: Callable[[TableName | None], None]) -> None:
+        self._control.listen(tables, callback)
 
-    async def attend(self) -> None:
+    async def keep_listening(self) -> None:
         if not self._sessions.pooled:
             await self._control.fetch("SELECT 1")
 
@@ -129,51 +141,45 @@ class PostgresStore:
             claim.limit,
             claim.without_content,
             *claim.until,
-            claim.look,
+            claim.find_predecessors,
         )
-        return leased(table, claim, found, looked=claim.look)
+        return leased(table, claim, found, searched=claim.find_predecessors)
 
-    async def claim_keys(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
-        tenants, names = _columns(list(keys), 2)
+    async def claim_keys(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
+        tenants, names = _columns([request.key_id for request in keys], 2)
         found = await self._fetch(
-            table, "claim_keys", "claim", *_terms(claim),
-            tenants, names, list(keys.values()), claim.without_content, _floors(claim, keys),
+            table, "claim_keys", "claim", *_terms(claim), tenants, names,
+            [request.rows for request in keys], claim.without_content, [request.after for request in keys],
         )  # fmt: skip
-        return leased(table, claim, found, looked=True)
+        return leased(table, claim, found, searched=True)
 
-    async def undo_claim(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> int:
+    async def undo_claim(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
         if keys:
-            tenants, names = _columns(list(keys), 2)
-            wanted = [_UNDO_PLACES * rows for rows in keys.values()]
+            tenants, names = _columns([request.key_id for request in keys], 2)
+            wanted = [_UNDO_ROWS * request.rows for request in keys]
             found = await self._fetch(table, "undo_claim_keys", "claim", claim.token, tenants, names, wanted)
         else:
             tenants, names = _columns(claim.held_keys, 2)
-            places = max(_UNDO_PLACES * claim.limit, _LEAST_UNDO_PLACES)
+            rows = max(_UNDO_ROWS * claim.limit, _LEAST_UNDO_ROWS)
+            passed_over = (tenants, names, list(claim.blocked_topics))
             found = await self._fetch(
-                table,
-                "undo",
-                "claim",
-                claim.token,
-                *claim.since,
-                places,
-                tenants,
-                names,
-                list(claim.blocked_topics),
+                table, "undo_claim", "claim", claim.token, *claim.since, rows, *passed_over
             )
         return len(found)
 
     async def predecessors(
-        self, table: TableName, claim: Claim, spans: Sequence[Span]
+        self, table: TableName, spans: Sequence[KeySpan], view: View
     ) -> dict[KeyId, Predecessor]:
         asked = [span.key_id for span in spans]
         rows = await self._fetch(
             table, "predecessors", "claim",
-            *_columns(asked, 2), claim.lock_ttl, [span.before for span in spans],
-            list(claim.own_tokens), claim.dead_hold_keys, list(claim.unordered_ids), _floors(claim, asked),
+            *_columns(asked, 2), view.lock_ttl, [span.before for span in spans],
+            list(view.own_tokens), view.dead_hold_keys, list(view.unordered_ids),
+            [span.after for span in spans],
         )  # fmt: skip
         return {asked[int(row[0]) - 1]: Predecessor(row[1], row[2]) for row in rows}
 
-    async def read_content(self, table: TableName, row_id: UUID) -> None:
+    async def read_content(self, table: TableName, row_id: RowId) -> None:
         await self._fetch(table, "read_content", "claim", row_id)
 
     async def position_after(self, table: TableName, since: Position, rows: int) -> Position | None:
@@ -195,16 +201,16 @@ class PostgresStore:
         ids, tokens = _columns(leases, 2)
         return _lost(leases, await self._fetch(table, "release", "complete", ids, tokens, restamp))
 
-    async def resolutions(self, table: TableName, ids: Collection[UUID]) -> dict[UUID, Resolution]:
+    async def resolutions(self, table: TableName, ids: Collection[RowId]) -> dict[RowId, Resolution]:
         rows = await self._fetch(table, "resolutions", "complete", list(ids))
         return {row[0]: Resolution(*row[1:]) for row in rows}
 
-    async def locked_rows(self, table: TableName, ids: Collection[UUID]) -> set[UUID]:
+    async def locked_rows(self, table: TableName, ids: Collection[RowId]) -> set[RowId]:
         return {row[0] for row in await self._fetch(table, "locked_rows", "complete", list(ids))}
 
     async def tick(self, table: TableName) -> Tick:
-        now, running, writers = (await self._fetch(table, "tick", "claim"))[0]
-        return Tick(now, frozenset(running), frozenset(writers))
+        now, uncommitted, writers = (await self._fetch(table, "tick", "claim"))[0]
+        return Tick(now, frozenset(uncommitted), frozenset(writers))
 
     async def end_stuck_sessions(self, table: TableName, older_than: float) -> list[int]:
         rows = await self._fetch(table, "end_stuck_sessions", "supervise", table.quoted, older_than)
@@ -218,20 +224,9 @@ class PostgresStore:
 
 
 def _terms(claim: Claim) -> tuple[object, ...]:
-    """The first parameters of every claim."""
-    bounds = (claim.lock_ttl, claim.max_bytes)
-    return (
-        claim.term,
-        claim.token,
-        *bounds,
-        list(claim.own_tokens),
-        claim.dead_hold_keys,
-        list(claim.unordered_ids),
-    )
-
-
-def _floors(claim: Claim, keys: Iterable[KeyId]) -> list[int]:
-    return [claim.floors.get(key_id, 0) for key_id in keys]
+    """The first parameters of both claim statements."""
+    view = (list(claim.own_tokens), claim.dead_hold_keys, list(claim.unordered_ids))
+    return (claim.term, claim.token, claim.lock_ttl, claim.max_bytes, *view)
 
 
 def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:

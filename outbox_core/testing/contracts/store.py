@@ -6,7 +6,8 @@
         def database(self) -> Database:
             return SqliteDatabase(...)
 
-`Database` says what to provide. A store that has an ``admin_store`` passes `AdminStoreContract` as well.
+`Database` says what to provide, and the store's `capabilities` pick what is tested. A store that has an ``admin_store``
+passes `AdminStoreContract` as well.
 """
 
 from __future__ import annotations

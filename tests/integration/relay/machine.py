@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
@@ -12,11 +12,10 @@ import asyncpg
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from outbox_core.outbox import Outbox
-from outbox_core.store import Claim, KeyId, Lease
+from outbox_core.store import Claim, KeyRequest, Lease, LeasedRow
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 from tests.integration.relay.model import LEASE_ENDED, Expected, Owner
-from tests.kit.deliveries import LeasedRow
 
 TABLE = TableName.parse("shop.orders_outbox")
 LOCK_TTL = 3600.0
@@ -59,7 +58,7 @@ class Table(RuleBasedStateMachine):
         self.run(self.connection.execute(statement, *parameters))
 
     def leased(
-        self, claim: Claim, rows: list[LeasedRow], apart: list[LeasedRow], followed: dict[KeyId, int]
+        self, claim: Claim, rows: list[LeasedRow], apart: list[LeasedRow], followed: Sequence[KeyRequest]
     ) -> Owner:
         """A claim leased these rows, of which some are set apart."""
         for row in rows:

@@ -9,11 +9,9 @@ from hypothesis.stateful import precondition, rule
 
 from outbox_core.identifiers import uuid7
 from outbox_core.message import NIL_UUID
-from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, Leased, Predecessor, Span
+from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, KeyRequest, KeySpan, Leased, LeasedRow, Predecessor
 from tests.integration.relay.machine import KEYS, LOCK_TTL, TABLE, Table
 from tests.integration.relay.model import Expected, Owner, heads, hidden_before
-from tests.kit.deliveries import LeasedRow
-from tests.kit.deliveries import claim as terms_of_a_claim
 
 
 class Order(Table):
@@ -38,7 +36,7 @@ class Order(Table):
         lost: bool = False,
     ) -> Owner:
         claim = self.terms(self.term, 100, beside, dead_hold_keys=dead_hold_keys)
-        followed = {(NIL_UUID, key): count for key, count in wanted.items()}
+        followed = [KeyRequest((NIL_UUID, key), count) for key, count in wanted.items()]
         leased = self.run(self.store.claim_keys(TABLE, claim, followed))
         first = [head for key, count in wanted.items() for head in heads(self.rows.values(), key, count)]
         due = {head.sequence for head in first if head.claimable}
@@ -51,7 +49,7 @@ class Order(Table):
         return data.draw(st.lists(st.sampled_from(self.owners), unique_by=id)) if self.owners else []
 
     def terms(self, term: int | None, limit: int, beside: Sequence[Owner], *, dead_hold_keys: bool) -> Claim:
-        return terms_of_a_claim(
+        return Claim(
             token=uuid7(),
             term=term,
             limit=limit,
@@ -62,7 +60,13 @@ class Order(Table):
         )
 
     def admit(
-        self, claim: Claim, leased: Leased, beside: Sequence[Owner], followed: dict[KeyId, int], *, lost: bool
+        self,
+        claim: Claim,
+        leased: Leased,
+        beside: Sequence[Owner],
+        followed: Sequence[KeyRequest],
+        *,
+        lost: bool,
     ) -> Owner:
         """Compare what the claim saw with the model, and set apart what stands behind that. Sometimes the answer is
         lost: then the owner knows its token and not its rows."""
@@ -77,15 +81,18 @@ class Order(Table):
 
         apart: list[LeasedRow] = []
         if claim.term is None:
-            assert leased.hidden == {}
+            assert leased.predecessors is None
         else:
             expected = {key: hidden(key, max(sequences)) for key, sequences in taken.items()}
-            self.same(leased.hidden, expected, beside)
+            assert leased.predecessors is not None
+            self.same(leased.predecessors, expected, beside)
             self.met["one committed late hid"] += sum(
                 row is not None and row.late for row in expected.values()
             )
             apart = [
-                row for row in rows if _stands_behind(row, leased.hidden.get(row.key_id or (NIL_UUID, "")))
+                row
+                for row in rows
+                if _stands_behind(row, leased.predecessors.get(row.key_id or (NIL_UUID, "")))
             ]
             for key, sequences in _by_key([row for row in rows if row not in apart]).items():
                 assert all(hidden(key, sequence) is None for sequence in sequences), "dispatched out of order"
@@ -123,8 +130,8 @@ class Order(Table):
         """Somebody looks who is first in some keys, as a relay does for those that wait."""
         beside = self.beside(data)
         claim = self.terms(self.term, 1, beside, dead_hold_keys=dead_hold_keys)
-        spans = [Span((NIL_UUID, key), LAST_SEQUENCE) for key in sorted(keys)]
-        found = self.run(self.store.predecessors(TABLE, claim, spans))
+        spans = [KeySpan((NIL_UUID, key), 0, LAST_SEQUENCE) for key in sorted(keys)]
+        found = self.run(self.store.predecessors(TABLE, spans, claim.view))
         known = self.in_hand(beside)
         rows = self.rows.values()
         expected = {

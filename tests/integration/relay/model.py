@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from outbox_core.store import LAST_SEQUENCE, Claim, KeyId
-from tests.kit.deliveries import LeasedRow
+from outbox_core.store import LAST_SEQUENCE, Claim, KeyRequest, LeasedRow
 
 LEASE_ENDED = "TX.LEASE the lease before ended without an outcome"
 
@@ -56,7 +55,7 @@ class Owner:
     rows: list[LeasedRow]
     apart: list[LeasedRow] = field(default_factory=list[LeasedRow])
     """Those that stood behind another one when they were claimed: they go back undispatched."""
-    followed: dict[KeyId, int] = field(default_factory=dict[KeyId, int])
+    followed: Sequence[KeyRequest] = ()
     """The keys it claimed rows of, and how many of each; empty when it claimed whatever was due."""
 
 

@@ -13,7 +13,7 @@ import pytest
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import Claimed, Published
 from outbox_core.relay import Relay
-from outbox_core.store import Claim, Span
+from outbox_core.store import KeySpan, View
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 from tests.integration.relay.bench import TABLE, Bench
@@ -75,9 +75,9 @@ class LooksSeen(PostgresStore):
         super().__init__(dsn)
         self.floors: list[int] = []
 
-    async def predecessors(self, table: TableName, claim: Claim, spans: Sequence[Span]) -> Any:
-        self.floors += [claim.floors.get(span.key_id, 0) for span in spans]
-        return await super().predecessors(table, claim, spans)
+    async def predecessors(self, table: TableName, spans: Sequence[KeySpan], view: View) -> Any:
+        self.floors += [span.after for span in spans]
+        return await super().predecessors(table, spans, view)
 
 
 async def test_claims_of_a_busy_key_stay_quick_under_an_old_snapshot(bench: Bench) -> None:

@@ -15,12 +15,11 @@ from hypothesis.stateful import initialize, precondition, rule, run_state_machin
 
 from outbox_core import schema
 from outbox_core.message import NIL_UUID
-from outbox_core.store import Failure, Lease
+from outbox_core.store import Failure, Lease, LeasedRow
 from tests.integration.relay.machine import KEYS, TABLE, Table
 from tests.integration.relay.machine_order import Order
 from tests.integration.relay.machine_writers import MOST_OPEN, Writers
 from tests.integration.relay.model import Expected, Owner
-from tests.kit.deliveries import LeasedRow
 from tests.services.postgres import Database
 
 EXAMPLES = int(os.environ.get("OUTBOX_TEST_MACHINE_EXAMPLES", "20"))
@@ -71,7 +70,7 @@ class Machine(Writers, Order):
         claimable = sum(row.claimable for row in self.rows.values())
         leased = self.run(self.store.claim(TABLE, claim))
         assert leased.count == min(limit, claimable)
-        self.admit(claim, leased, beside, {}, lost=lost)
+        self.admit(claim, leased, beside, (), lost=lost)
 
     @precondition(lambda self: self.owners)
     @rule(data=st.data())
@@ -83,7 +82,7 @@ class Machine(Writers, Order):
         """As it mostly goes: the answer is lost, and the next thing its owner does is to undo the claim."""
         if key is None:
             claim = self.terms(None, limit, [], dead_hold_keys=False)
-            owner = self.admit(claim, self.run(self.store.claim(TABLE, claim)), [], {}, lost=True)
+            owner = self.admit(claim, self.run(self.store.claim(TABLE, claim)), [], (), lost=True)
         else:
             owner = self.follow_keys({key: limit}, [], lost=True)
         self.undo_of(owner)
@@ -107,7 +106,8 @@ class Machine(Writers, Order):
                 row.unlock()
             elif row.key is not None and followed:
                 places = sum(other.key == row.key for other in unresolved)
-                assert places > UNDO_REACH * followed[NIL_UUID, row.key]
+                asked = {request.key_id: request.rows for request in followed}
+                assert places > UNDO_REACH * asked[NIL_UUID, row.key]
             else:
                 assert not row.due or sum(other.due for other in unresolved) > UNDO_REACH * claim.limit
 

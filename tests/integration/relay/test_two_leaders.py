@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import LeaderGained, LeaderLost, LeaseLost, Published
 from outbox_core.relay import Relay
-from outbox_core.store import Claim, Election, KeyId, Leased
+from outbox_core.store import Claim, Election, KeyRequest, Leased
 from outbox_core.stores.postgres.store import PostgresStore
 from outbox_core.table import TableName
 from tests.integration.relay.bench import TABLE, Bench
@@ -73,7 +73,7 @@ class Watched:
     async def claim(self, table: TableName, claim: Claim) -> Leased:
         return self._noted(claim, await self._store.claim(table, claim))
 
-    async def claim_keys(self, table: TableName, claim: Claim, keys: Mapping[KeyId, int]) -> Leased:
+    async def claim_keys(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> Leased:
         return self._noted(claim, await self._store.claim_keys(table, claim, keys))
 
     def _noted(self, claim: Claim, leased: Leased) -> Leased:

@@ -59,8 +59,8 @@ MUTATIONS: Final = (
         breaks="What comes before the messages of a claimed key is not reported.",
         promise=_PROMISE,
         file="outbox_core/stores/postgres/store.py",
-        old="found, looked=True)",
-        new="found, looked=False)",
+        old="return leased(table, claim, found, searched=True)",
+        new="return Leased.of(leased(table, claim, found, searched=False).rows(), {})",
         tests=(
             f"{_STORES}::test_claiming_keys_finds_predecessors_in_any_case",
             (

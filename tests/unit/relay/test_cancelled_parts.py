@@ -53,8 +53,8 @@ class Cancelled(KeptStore):
         election.heartbeat = cancelled  # type: ignore[method-assign]
         return election
 
-    async def attend(self) -> None:
-        await self._meet("attend")
+    async def keep_listening(self) -> None:
+        await self._meet("keep_listening")
 
     async def tick(self, table: TableName) -> Tick:
         if table == TABLE:
@@ -80,7 +80,7 @@ def relay_on(
     )
 
 
-@pytest.mark.parametrize("part", ["tick", "heartbeat", "attend", "publish"])
+@pytest.mark.parametrize("part", ["tick", "heartbeat", "keep_listening", "publish"])
 async def test_one_in_the_background_is_reported_by_a_critical_record_and_leaves_nothing_leased(
     part: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -93,7 +93,7 @@ async def test_one_in_the_background_is_reported_by_a_critical_record_and_leaves
         if part != "publish" or message.meta.table != str(TABLE):
             await go_on.wait()
 
-    relay = relay_on(store, deliver, alone=part != "attend")
+    relay = relay_on(store, deliver, alone=part != "keep_listening")
     async with asyncio.timeout(SECONDS):
         await relay.start()
         if part != "publish":

@@ -112,7 +112,7 @@ class Dying(KeptStore):
         election.heartbeat = buggy  # type: ignore[method-assign]
         return election
 
-    async def attend(self) -> None:
+    async def keep_listening(self) -> None:
         self._meet("listener")
 
     async def publish(self, table: TableName, leases: Sequence[Lease], *, delete: bool) -> set[Lease]:

@@ -1,5 +1,5 @@
--- End sessions of relays, of the same role, that have been writing this table's rows to a client which does not read.
--- OFFSET 0 keeps the planner from ending a session before it has been found to be one of them.
+-- End sessions of relays, of the same role, that have been sending this table's rows to a client that does not read.
+-- OFFSET 0 keeps the planner from ending a session before it is known to be one of them.
 SELECT pid, pg_terminate_backend(pid)
 FROM (
     SELECT pid

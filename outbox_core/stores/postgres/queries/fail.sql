@@ -1,4 +1,4 @@
--- Put rows off or give them up, each under its own lease.
+-- Reschedule or dead-letter rows, each under its own lease.
 UPDATE {table} AS message
 SET
     locked_at = NULL, lock_token = NULL,

@@ -1,12 +1,12 @@
-            -- The first unresolved row of a key before a sequence that is neither in the relay's hand nor picked now, and
-            -- when it will be due: of the living, and of the dead where these hold their key, each from an index that has no
-            -- others in it. The living are looked for from the key's floor on, which mostly is its beginning: what was written
-            -- first may be committed last, when later ones are in hand.
+            -- The first unresolved row of a span that is neither under the relay's own tokens nor picked now, and when it
+            -- will be due: of the living, and of the dead where these hold their key, each from an index of their own. The
+            -- living are searched from the span's lower bound on, which is mostly the key's beginning: a row that was
+            -- written first may commit last, when later rows are in flight.
             SELECT sequence, wait
             FROM (
                 (
-                    -- One that goes back at this moment is waited for, too, but not for its lease to end. A wait of years
-                    -- is looked at again in a day; no clock can express some of them.
+                    -- A row that is being released counts, but its lease does not. A wait of years is cut to a day, after
+                    -- which it is read again; no clock can express some of them.
                     SELECT
                         sequence,
                         CASE
@@ -24,12 +24,12 @@
                         END AS wait
                     FROM {table} AS message
                     WHERE
-                        -- Written as a range of all three columns, so that no other index than the key's own can serve it.
-                        (message.tenant_id, message.key, sequence) > (span.tenant_id, span.key, span.floor)
+                        -- A range of all three columns, so that only the key's own index can serve it.
+                        (message.tenant_id, message.key, sequence) > (span.tenant_id, span.key, span.after)
                         AND (message.tenant_id, message.key, sequence) < (span.tenant_id, span.key, span.before)
                         AND message.key IS NOT NULL AND published_at IS NULL AND dead_at IS NULL
                         AND (lock_token IS NULL OR lock_token <> ALL ($5::uuid[]) OR id = ANY ($7::uuid[]))
-                        -- Replayed ones come before nobody, but whoever asks what a key has is told of them.
+                        -- Replayed rows come before no other; they are reported to those who ask what a key has.
                         AND (
                             replays = 0
                             OR (
@@ -38,7 +38,7 @@
                                 AND (locked_at IS NULL OR locked_at < now() - make_interval(secs => $3))
                             )
                         )
-                        AND ctid NOT IN (SELECT place FROM picked)
+                        AND ctid NOT IN (SELECT tid FROM picked)
                     ORDER BY message.tenant_id, message.key, sequence
                     LIMIT 1
                 )

@@ -1,6 +1,6 @@
--- Rows that somebody else keeps locked at this moment. Those that are free are so again at once.
+-- Rows that another session keeps locked at this moment. The free ones are free again at once.
 WITH nothing AS (
-    -- Waits, as a write would, for whoever keeps the whole table: then it is no row's fault.
+    -- Waits, as a write would, for a session that locks the whole table: then no single row is locked.
     UPDATE {table} SET lock_token = lock_token WHERE false RETURNING id
 ), free AS MATERIALIZED (
     SELECT id FROM {table} WHERE id = ANY ($1::uuid[]) FOR UPDATE SKIP LOCKED

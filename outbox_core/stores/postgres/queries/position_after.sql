@@ -1,4 +1,4 @@
--- The place of the row that is so many pending rows on from a place, if there are as many.
+-- The position that is $3 pending rows on from another, if there are as many.
 -- Within the years that Python knows, as in the claim.
 SELECT greatest(available_at, '1700-01-01Z'), sequence
 FROM {table}

@@ -1,4 +1,4 @@
--- Mark rows as acknowledged by the broker, each under its own lease. They come back only when others had lost theirs.
+-- Record rows as published, each under its own lease. Returns the written ones, and only if some leases were lost.
 WITH published AS (
     UPDATE {table} AS message
     SET published_at = now(), locked_at = NULL, lock_token = NULL, last_error = NULL

@@ -1,2 +1,2 @@
--- Read the content of a row as a claim does, with its way to the client.
+-- The content of a row, read and sent to the client as a claim does.
 SELECT coalesce(body, convert_to(payload::text, 'UTF8')), headers::text FROM {table} WHERE id = $1

@@ -1,8 +1,8 @@
--- Give rows back undispatched, each under its own lease, attempts refunded.
+-- Return rows undispatched, each under its own lease, attempts refunded.
 UPDATE {table} AS message
 SET
     locked_at = NULL, lock_token = NULL, attempts = greatest(attempts - 1, 0),
     available_at = CASE WHEN $3::boolean THEN clock_timestamp() ELSE available_at END
-FROM unnest($1::uuid[], $2::uuid[]) AS back (id, token)
-WHERE message.id = back.id AND message.lock_token = back.token
-RETURNING back.id, back.token
+FROM unnest($1::uuid[], $2::uuid[]) AS released (id, token)
+WHERE message.id = released.id AND message.lock_token = released.token
+RETURNING released.id, released.token

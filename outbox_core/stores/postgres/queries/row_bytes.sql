@@ -1,5 +1,5 @@
         CASE
-            -- Leased without its content, which could not be read.
+            -- Leased without its content, which may be unreadable.
             WHEN {without_content}::boolean THEN 0
             WHEN body IS NOT NULL THEN octet_length(body)
             -- A stored size is the size in memory unless the value was compressed: only then is it worth writing it out.

@@ -1,6 +1,6 @@
--- The database's clock, the transactions running now, and those that may have drawn a sequence of the table. Every
+-- The database's clock, the transactions under way, and those that may have drawn a sequence of the table. Every
 -- transaction that has an id holds a lock on it; a snapshot would not do, for it lists no transaction that is younger than
--- the last one that ended. Whoever writes to the table, or draws from its sequence, locks it before, until its own end.
+-- the last one that ended. A transaction that writes to the table, or draws from its sequence, locks it until its end.
 SELECT
     now(),
     coalesce(

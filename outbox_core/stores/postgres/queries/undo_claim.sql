@@ -1,6 +1,6 @@
--- Release what a claim of unknown outcome leased: it took rows from the first places it could, so they are looked for
--- there, among so many places that the look stays short. What is missed, or locked by somebody, waits for its lease to
--- end.
+-- Release what a claim leased whose answer was lost: it took the first rows it could, so they are searched there, among
+-- at most $4 rows, to keep the search short. A row that is missed, or locked by another session, is free when its lease
+-- ends.
 UPDATE {table}
 SET locked_at = NULL, lock_token = NULL, attempts = greatest(attempts - 1, 0)
 WHERE id = ANY (ARRAY(
@@ -23,12 +23,12 @@ WHERE id = ANY (ARRAY(
                         END,
                         $3::bigint
                     )
-                    -- Passed over as in the claim: there may be any number of them before what it took.
+                    -- Passed over as in the claim: any number of them may lie before what it took.
                     AND (key IS NULL OR (tenant_id, key) NOT IN (SELECT * FROM unnest($5::uuid[], $6::text[])))
                     AND topic <> ALL ($7::text[])
                 ORDER BY available_at, sequence
                 LIMIT $4
-            ) AS first_places
+            ) AS first_rows
             WHERE lock_token = $1
         ))
     FOR UPDATE SKIP LOCKED

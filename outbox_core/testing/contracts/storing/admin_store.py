@@ -13,7 +13,7 @@ from outbox_core.cleaner import Cleaner, CleanerSettings, Pass
 from outbox_core.dead_letters import Action, DeadLetters, Filter, GroupBy
 from outbox_core.message import Message
 from outbox_core.record import State
-from outbox_core.store import Election, Failure, LeasedRow, Store
+from outbox_core.store import Election, Failure, KeyRequest, LeasedRow, Store
 from outbox_core.testing.contracts.driving import expect
 from outbox_core.testing.contracts.storing.claims import TOPIC
 from outbox_core.testing.contracts.storing.scene import Scene, at_work, equal, failure, ids, key_id, leases
@@ -224,7 +224,7 @@ class AdminStoreContract:
                 if released is None:
                     raise AssertionError("nothing was released")
                 equal((released.event_id, released.replays), (event_id, replays), "released")
-            followed = await yard.store.claim_keys(yard.table, yard.terms(), {key_id("k"): 5})
+            followed = await yard.store.claim_keys(yard.table, yard.terms(), [KeyRequest(key_id("k"), 5)])
             equal(followed.count, 2, "followed")
             equal(await yard.letters.release("k", **_BECAUSE), None, "released in flight")
             equal(await yard.letters.release("nobody's", **_BECAUSE), None, "released of no key")
@@ -237,9 +237,9 @@ class AdminStoreContract:
             await yard.store.fail(yard.table, [failure(replayed, delay=3600.0)])
             second = Message(TOPIC, 2, key="k")
             await yard.write(second)
-            followed = await yard.store.claim_keys(yard.table, yard.terms(), {key_id("k"): 1})
+            followed = await yard.store.claim_keys(yard.table, yard.terms(), [KeyRequest(key_id("k"), 1)])
             equal(ids(followed.rows()), [second.event_id], "followed")
-            equal(dict(followed.hidden), {}, "whoever is before it")
+            equal(dict(followed.predecessors or {}), {}, "whoever is before it")
 
     async def test_pending_messages_are_put_off_and_brought_forward(self, database: Database) -> None:
         async with _looked_after(database) as yard:

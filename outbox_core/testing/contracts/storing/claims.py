@@ -1,4 +1,4 @@
-"""What a claim takes, in which order, and what it leaves alone."""
+"""Claims: which rows they take, in which order, and which they pass over."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import anyio
 
 from outbox_core.message import Message
 from outbox_core.record import State
+from outbox_core.store import KeyRequest
 from outbox_core.testing.contracts.driving import expect
-from outbox_core.testing.contracts.storing.scene import at_work, equal, ids, key_id
+from outbox_core.testing.contracts.storing.scene import another, at_work, equal, ids, key_id
 
 if TYPE_CHECKING:
-    from outbox_core.store import LeasedRow, Store
+    from outbox_core.store import LeasedRow
     from outbox_core.testing.contracts.storing.database import Database
 
 TENANT = UUID("6f1d1a4e-6a1f-4c57-9d6c-2f0f5f9f1c11")
@@ -22,7 +23,7 @@ TOPIC = "shop.orders.placed.v1"
 
 
 class ClaimContract:
-    """A claim leases due rows in the order of their places and counts an attempt for each."""
+    """A claim leases due rows in the order of their positions and counts an attempt for each."""
 
     async def test_a_claim_brings_what_was_enqueued(self, database: Database) -> None:
         json = Message(TOPIC, {"total": "1.50"}, tenant_id=TENANT, key="k", headers={"source": "test"})
@@ -43,7 +44,7 @@ class ClaimContract:
             equal(second.key_id, None, "key_id without a key")
             stored = await scene.stored(json)
             equal((stored.state, stored.attempts), (State.IN_FLIGHT, 1), "state and attempts in the store")
-            equal(first.position, (stored.available_at, sequences[0]), "place")
+            equal(first.position, (stored.available_at, sequences[0]), "position")
 
     async def test_rows_come_in_the_order_of_their_positions(self, database: Database) -> None:
         late = Message(TOPIC, 1, delay=timedelta(milliseconds=40))
@@ -53,7 +54,7 @@ class ClaimContract:
             await anyio.sleep(0.05)
             rows = await scene.claim()
             equal(ids(rows), [m.event_id for m in (*early, late)], "order")
-            equal(sorted(row.position for row in rows), [row.position for row in rows], "places")
+            equal(sorted(row.position for row in rows), [row.position for row in rows], "positions")
 
     async def test_what_is_not_due_waits(self, database: Database) -> None:
         message = Message(TOPIC, 1, delay=timedelta(milliseconds=300))
@@ -97,7 +98,7 @@ class ClaimContract:
             rows = await scene.claim()
             await scene.store.release(scene.table, [(r.id, r.token) for r in rows], restamp=False)
             again = await scene.claim(since=rows[1].position)
-            equal(ids(again), [m.event_id for m in messages[1:]], "rows from the second place on")
+            equal(ids(again), [m.event_id for m in messages[1:]], "rows from the second position on")
 
     async def test_a_claim_reads_up_to_a_position(self, database: Database) -> None:
         messages = [Message(TOPIC, n) for n in range(5)]
@@ -106,14 +107,16 @@ class ClaimContract:
             rows = await scene.claim()
             await scene.store.release(scene.table, [(r.id, r.token) for r in rows], restamp=False)
             third = await scene.store.position_after(scene.table, rows[1].position, 1)
-            equal(third, rows[2].position, "the place one row on from the second")
+            equal(third, rows[2].position, "the position one row on from the second")
             equal(
                 await scene.store.position_after(scene.table, rows[1].position, 4),
                 None,
-                "a place past the last row",
+                "a position past the last row",
             )
             again = await scene.claim(since=rows[1].position, until=rows[2].position)
-            equal(ids(again), [m.event_id for m in messages[1:3]], "rows from the second place to the third")
+            equal(
+                ids(again), [m.event_id for m in messages[1:3]], "rows from the second position to the third"
+            )
 
     async def test_a_claim_without_content_reads_none(self, database: Database) -> None:
         message = Message(TOPIC, {"total": "1.50"}, key="k")
@@ -123,10 +126,10 @@ class ClaimContract:
             equal((row.message.payload, row.message.meta.key), (b"", "k"), "content and key")
             await scene.store.read_content(scene.table, row.id)
             await scene.store.release(scene.table, [row.lease], restamp=False)
-            followed = await scene.store.claim_keys(
-                scene.table, scene.terms(without_content=True), {key_id("k"): 1}
+            leased = await scene.store.claim_keys(
+                scene.table, scene.terms(without_content=True), [KeyRequest(key_id("k"), 1)]
             )
-            equal([row.message.payload for row in followed.rows()], [b""], "content of a followed key")
+            equal([row.message.payload for row in leased.rows()], [b""], "content of a key that was claimed")
 
     async def test_held_keys_are_passed_over_for_their_tenant_alone(self, database: Database) -> None:
         held, other = Message(TOPIC, 1, key="k"), Message(TOPIC, 2, key="k", tenant_id=TENANT)
@@ -137,11 +140,11 @@ class ClaimContract:
             equal(ids(rows), [m.event_id for m in (other, free, keyless)], "rows beside the held key")
 
     async def test_blocked_topics_are_passed_over(self, database: Database) -> None:
-        shut, other = Message(TOPIC, 1), Message("shop.orders.paid.v1", 2)
+        blocked, other = Message(TOPIC, 1), Message("shop.orders.paid.v1", 2)
         async with at_work(database) as scene:
-            await scene.write(shut, other)
+            await scene.write(blocked, other)
             equal(ids(await scene.claim(blocked_topics=[TOPIC])), [other.event_id], "rows of open topics")
-            equal(ids(await scene.claim()), [shut.event_id], "rows once the topic is open")
+            equal(ids(await scene.claim()), [blocked.event_id], "rows once the topic is open")
 
     async def test_a_lease_keeps_others_away_until_it_is_void(self, database: Database) -> None:
         message = Message(TOPIC, 1)
@@ -158,21 +161,17 @@ class ClaimContract:
         taken: list[UUID] = []
         async with at_work(database) as scene:
             await scene.write(*messages)
-            stores = [database.make() for _ in range(3)]
 
-            async def claim_all(store: Store) -> None:
+            async def claim_all() -> None:
                 rows: list[LeasedRow] = []
-                for _ in range(6):
-                    rows += (await store.claim(scene.table, scene.terms(term=None, limit=7))).rows()
+                async with another(database) as store:
+                    for _ in range(6):
+                        rows += (await store.claim(scene.table, scene.terms(term=None, limit=7))).rows()
                 taken.extend(ids(rows))
 
-            try:
-                async with anyio.create_task_group() as tasks:
-                    for store in stores:
-                        tasks.start_soon(claim_all, store)
-            finally:
-                for store in stores:
-                    await store.close()
+            async with anyio.create_task_group() as tasks:
+                for _ in range(3):
+                    tasks.start_soon(claim_all)
             rest = await scene.claim()
         taken.extend(ids(rest))
         equal(sorted(taken), sorted(m.event_id for m in messages), "all rows, each once")
@@ -184,7 +183,7 @@ class ClaimContract:
             for term in (scene.term - 1, scene.term + 1):
                 equal(await scene.claim(term=term), [], f"rows in term {term} of {scene.term}")
                 claim = scene.terms(term=term)
-                followed = await scene.store.claim_keys(scene.table, claim, {key_id("k"): 1})
-                equal(followed.count, 0, "rows followed")
+                leased = await scene.store.claim_keys(scene.table, claim, [KeyRequest(key_id("k"), 1)])
+                equal(leased.count, 0, "rows of a key")
             equal((await scene.stored(message)).attempts, 0, "attempts")
-            equal(ids(await scene.claim(term=None)), [message.event_id], "rows where nobody leads")
+            equal(ids(await scene.claim(term=None)), [message.event_id], "rows where no relay leads")

@@ -1,4 +1,4 @@
-"""What the stores' suite must know about a database, and be able to do to it."""
+"""The database under test, as the stores' suite uses it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 if TYPE_CHECKING:
-    from outbox_core.store import Store
+    from outbox_core.store import RowId, Store
     from outbox_core.table import TableName
 
 
@@ -17,9 +17,8 @@ class Database(ABC):
 
     table: TableName
     takeover: float
-    """Seconds of silence after which the stores made here replace a leader; about 1, for the suite waits for it."""
-    hears_hints: bool = True
-    """Whether wake-up hints arrive at all; behind a transaction pooler they do not."""
+    """Seconds of silence after which the stores made here replace a leader. The suite waits for it, so about 1; at
+    least 2 where timeouts are whole seconds."""
 
     @abstractmethod
     def make(self) -> Store:
@@ -28,6 +27,10 @@ class Database(ABC):
     @abstractmethod
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """An open transaction that `Outbox.enqueue` accepts: committed with the block, rolled back when it raises."""
+
+    @abstractmethod
+    def unknown_id(self) -> RowId:
+        """An id of the stores' own kind that no row has."""
 
     @abstractmethod
     async def replay(self, event_id: UUID) -> None:

@@ -1,4 +1,4 @@
-"""Who leads, and when that ends."""
+"""Leadership: one relay leads a table, until its term ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from outbox_core.errors import StorageError
 from outbox_core.message import Message
 from outbox_core.testing.contracts.driving import expect
 from outbox_core.testing.contracts.storing.claims import TOPIC
-from outbox_core.testing.contracts.storing.scene import PATIENCE, at_work, equal
+from outbox_core.testing.contracts.storing.scene import PATIENCE, another, at_work, equal
 
 if TYPE_CHECKING:
     from outbox_core.store import Election
@@ -24,8 +24,8 @@ class LeadershipContract:
 
     async def test_a_second_candidate_stands_by(self, database: Database) -> None:
         async with at_work(database) as scene:
-            leading, other = scene.election, database.make()
-            try:
+            leading = scene.election
+            async with another(database) as other:
                 standing_by = other.election(scene.table)
                 equal(await standing_by.campaign(), None, "the term of a second leader")
                 expect(await leading.heartbeat(scene.term), "the leader's term is over")
@@ -35,8 +35,6 @@ class LeadershipContract:
                 expect(not await leading.heartbeat(scene.term), "the old term is not over")
                 await leading.resign(scene.term)
                 expect(await standing_by.heartbeat(term), "an old leader's resignation ended the new term")
-            finally:
-                await other.close()
 
     async def test_a_leader_elected_again_has_a_new_term(self, database: Database) -> None:
         async with at_work(database) as scene:
@@ -47,36 +45,28 @@ class LeadershipContract:
             expect(await election.heartbeat(term), "the new term is over")
 
     async def test_a_leader_that_has_gone_is_replaced(self, database: Database) -> None:
-        async with at_work(database) as scene:
+        async with at_work(database, resigns=False) as scene:
             pass
         async with at_work(database) as again:
             expect(again.term > scene.term, f"term {again.term} does not follow term {scene.term}")
 
     async def test_a_silent_leader_is_replaced_and_claims_nothing_more(self, database: Database) -> None:
-        async with at_work(database) as scene:
-            other = database.make()
-            try:
-                election = other.election(scene.table)
-                term = await _elected(election, within=database.takeover + PATIENCE)
-                await scene.write(Message(TOPIC, 1))
-                equal(await scene.claim(), [], "rows claimed by the leader that was replaced")
-                equal(
-                    (await other.claim(scene.table, scene.terms(term=term))).count, 1, "rows of the new one"
-                )
-            finally:
-                await other.close()
+        async with at_work(database) as scene, another(database) as other:
+            election = other.election(scene.table)
+            term = await _elected(election, within=database.takeover + PATIENCE)
+            await scene.write(Message(TOPIC, 1))
+            equal(await scene.claim(), [], "rows claimed by the leader that was replaced")
+            equal((await other.claim(scene.table, scene.terms(term=term))).count, 1, "rows of the new one")
 
     async def test_a_leader_that_is_heard_is_not_replaced(self, database: Database) -> None:
         async with at_work(database) as scene:
-            leading, other = scene.election, database.make()
-            try:
+            leading = scene.election
+            async with another(database) as other:
                 standing_by = other.election(scene.table)
                 for _ in range(8):
                     await anyio.sleep(database.takeover / 4)
                     expect(await leading.heartbeat(scene.term), "the leader's term is over")
                     equal(await standing_by.campaign(), None, "the term of a second leader")
-            finally:
-                await other.close()
 
 
 async def _elected(election: Election, *, within: float) -> int:
@@ -89,4 +79,4 @@ async def _elected(election: Election, *, within: float) -> int:
             if term is not None:
                 return term
             await anyio.sleep(_PAUSE)
-    raise AssertionError(f"nobody was elected within {within:g} s")
+    raise AssertionError(f"no candidate was elected within {within:g} s")

@@ -1,4 +1,4 @@
-"""What the owner of a lease may write, and that nobody else may."""
+"""Leases: their owner may write, and no other."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class LeaseContract:
             for restamp in (False, True):
                 lost = await scene.store.release(scene.table, leases([row]), restamp=restamp)
                 equal(lost, {row.lease}, "not released")
-            equal(await scene.store.undo_claim(scene.table, scene.terms(), {}), 0, "rows undone")
+            equal(await scene.store.undo_claim(scene.table, scene.terms(), ()), 0, "rows undone")
             equal(await scene.stored(message), before, "the row")
             lost = await scene.store.publish(scene.table, [good.lease], delete=False)
             equal(lost, NONE, "leases lost under the good token")
@@ -133,7 +133,7 @@ class LeaseContract:
             equal((stored.state, stored.attempts), (State.PENDING, 1), "state and attempts")
             equal(stored.last_error, "PROVIDER.TEST refused", "last_error")
             delay = (stored.available_at - now).total_seconds()
-            expect(0.4 <= delay < 5, f"put off by {delay:g} s instead of 0.4 s from now")
+            expect(0.4 <= delay < 5, f"rescheduled by {delay:g} s instead of 0.4 s from now")
             equal(await scene.claim(), [], "rows before their time")
             (again,) = await scene.claim_when_due()
             equal(again.message.meta.attempts, 2, "attempts of the next claim")

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
 
 import anyio
 
+from outbox_core.errors import StorageError
 from outbox_core.outbox import Outbox
-from outbox_core.store import Claim, Election, Failure, KeyId, Lease, LeasedRow, Store
+from outbox_core.store import (
+    Claim,
+    Election,
+    Failure,
+    KeyId,
+    KeySpan,
+    Lease,
+    Leased,
+    LeasedRow,
+    Predecessor,
+    Store,
+    View,
+)
 from outbox_core.testing.contracts.driving import expect
 
 if TYPE_CHECKING:
@@ -19,7 +32,7 @@ if TYPE_CHECKING:
     from outbox_core.testing.contracts.storing.database import Database
 
 NIL: Final = UUID(int=0)
-NONE: Final[frozenset[UUID]] = frozenset()
+NONE: Final[frozenset[object]] = frozenset()
 LONG: Final = 30.0
 """A lease that does not end during a test."""
 PATIENCE: Final = 10.0
@@ -48,8 +61,13 @@ def failure(row: LeasedRow, *, delay: float = 0.0, refund: bool = False, dead: b
     return Failure(row.id, row.token, "PROVIDER.TEST refused", delay, refund, dead)
 
 
+def view(own_tokens: Sequence[UUID] = (), *, dead_hold_keys: bool = False) -> View:
+    """A relay that knows of no rows but those under its own tokens."""
+    return View(LONG, own_tokens, dead_hold_keys=dead_hold_keys)
+
+
 class Scene:
-    """One store that leads its table."""
+    """One store that leads its table, and short ways to use it."""
 
     def __init__(self, database: Database, store: Store, election: Election, term: int) -> None:
         self.database = database
@@ -86,6 +104,17 @@ class Scene:
         }
         return Claim(**(given | changes))
 
+    async def predecessors(self, claim: Claim, leased: Leased) -> Mapping[KeyId, Predecessor]:
+        """Predecessors of the rows of a claim: those it answered with, or those found now if it did not search."""
+        if leased.predecessors is not None:
+            return leased.predecessors
+        last: dict[KeyId, int] = {}
+        for row in leased.rows():
+            if row.key_id is not None:
+                last[row.key_id] = max(last.get(row.key_id, 0), row.message.meta.sequence)
+        spans = [KeySpan(key_id, 0, sequence) for key_id, sequence in last.items()]
+        return await self.store.predecessors(self.table, spans, claim.view)
+
     async def claim(self, **changes: Any) -> list[LeasedRow]:
         return (await self.store.claim(self.table, self.terms(**changes))).rows()
 
@@ -106,16 +135,35 @@ class Scene:
 
 
 @asynccontextmanager
-async def at_work(database: Database) -> AsyncGenerator[Scene]:
-    """A store that is open and leads."""
+async def another(database: Database) -> AsyncGenerator[Store]:
+    """A further store that is open, and closed with the block."""
     store = database.make()
     await store.open([database.table])
     try:
-        election = store.election(database.table)
-        term = await election.campaign()
-        if term is None:
-            raise AssertionError("the only candidate was not elected")
-        yield Scene(database, store, election, term)
+        yield store
     finally:
         with anyio.CancelScope(shield=True):
             await store.close()
+
+
+@asynccontextmanager
+async def at_work(database: Database, *, resigns: bool = True) -> AsyncGenerator[Scene]:
+    """A store that is open and leads; it leaves with or without a resignation."""
+    async with another(database) as store:
+        election = store.election(database.table)
+        # Without session locks a leader that did not resign is replaced when its time is over.
+        patience = 0.0 if store.capabilities.session_locks else database.takeover + PATIENCE
+        term = await _elected(election, patience)
+        yield Scene(database, store, election, term)
+        if resigns:
+            with suppress(StorageError):  # of a session that was idle for too long
+                await election.resign(term)
+
+
+async def _elected(election: Election, patience: float) -> int:
+    deadline = anyio.current_time() + patience
+    while (term := await election.campaign()) is None:
+        if anyio.current_time() >= deadline:
+            raise AssertionError("the only candidate was not elected")
+        await anyio.sleep(_PAUSE)
+    return term
