@@ -50,8 +50,8 @@ class Quarantine:
             self._witnessed.clear()
         new = [row for row in present if self._witnessed.get(row.id) != row.token]
         self._witnessed.update((row.id, row.token) for row in new)
-        before = self._witnesses if same_outage else frozenset[RowId]()
-        self._witnesses = before.union(row.id for row in new)
+        seen = frozenset(row.id for row in new)
+        self._witnesses = self._witnesses | seen if same_outage else seen
 
     def confirmed(self) -> None:
         """The broker was there after all: a suspicion for each witness."""
