@@ -34,7 +34,7 @@ def test_hints_do_not_make_a_stand_by_spin() -> None:
         async with store.transaction() as tx:
             await Outbox(TABLE, hint=False).enqueue(tx, Message("a.b.v1", 1, key="k"))
         for _ in range(50):
-            store.database.tell(TABLE)
+            store.database.notify(TABLE)
             assert await election.heartbeat(term)
             await asyncio.sleep(0.1)
         assert delivered == []

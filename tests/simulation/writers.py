@@ -108,7 +108,7 @@ class Writers:
         self.rolled_back.update((str(table), event_id) for event_id in undone)
         self.record.say(f"committed {[message.sequence for message in fresh.values()]} of {table}")
         if fresh and random.random() < 0.4:
-            self.store.database.tell(table)
+            self.store.database.notify(table)
         if overtaken and random.random() < 0.7:
             await self._transaction(table, key, until, patient=True)  # nobody who comes now may be before it
 
