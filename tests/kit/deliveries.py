@@ -110,7 +110,7 @@ def claim(
         unordered_ids=unordered_ids,
         dead_hold_keys=dead_hold_keys,
         without_content=without_content,
-        look=find_predecessors,
+        find_predecessors=find_predecessors,
     )
 
 

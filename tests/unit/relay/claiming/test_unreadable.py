@@ -10,7 +10,7 @@ import pytest
 from outbox_core.errors import ContentUnreadable, StorageTimeout
 from outbox_core.identifiers import uuid7
 from outbox_core.relay.claiming.unreadable import UnreadableRows
-from outbox_core.store import Claim, KeyId, Position
+from outbox_core.store import Claim, KeyId, KeyRequest, Position
 from tests.kit.deliveries import claim, shared
 from tests.kit.memory import TABLE
 
@@ -33,7 +33,7 @@ def claim_of(term: int = 3, limit: int = 1, without_content: bool = False) -> Cl
 def test_it_is_a_claim_of_its_own_in_the_present_term_and_passes_over_what_is_held_now() -> None:
     """The failed one will be undone, by its token; and its term may be over."""
     unreadable, failed = UnreadableRows(TABLE, shared()), claim_of()
-    unreadable.failed(failed, {}, ContentUnreadable("no"))
+    unreadable.failed(failed, (), ContentUnreadable("no"))
     now = claim(term=4, limit=1, held_keys=[KEY], own_tokens=[uuid7()], blocked_topics=["t"])
     taken, keys = unreadable.taken(now)
     assert (taken.since, taken.until) == (SINCE, UNTIL)
@@ -44,28 +44,28 @@ def test_it_is_a_claim_of_its_own_in_the_present_term_and_passes_over_what_is_he
         now.blocked_topics,
     )
     assert taken.without_content
-    assert taken.look
+    assert taken.find_predecessors
     assert not keys
     assert not unreadable.suspected
 
 
 def test_it_is_for_the_keys_of_the_failed_one() -> None:
     unreadable = UnreadableRows(TABLE, shared())
-    unreadable.failed(claim_of(), {KEY: 5}, ContentUnreadable("no"))
-    assert unreadable.taken(claim_of(4))[1] == {KEY: 5}
+    unreadable.failed(claim_of(), [KeyRequest(KEY, 5, after=3)], ContentUnreadable("no"))
+    assert unreadable.taken(claim_of(4))[1] == [KeyRequest(KEY, 5)], "from its first message on"
 
 
 @pytest.mark.parametrize("failed", [claim_of(limit=2), claim_of(without_content=True)])
 def test_a_claim_of_several_rows_or_of_none_of_their_content_blames_no_row(failed: Claim) -> None:
     unreadable = UnreadableRows(TABLE, shared())
-    unreadable.failed(failed, {}, ContentUnreadable("no"))
+    unreadable.failed(failed, (), ContentUnreadable("no"))
     assert not unreadable.suspected
 
 
 def test_a_slow_row_is_suspected_when_it_was_not_answered_three_times() -> None:
     unreadable = UnreadableRows(TABLE, shared())
     for _ in range(2):
-        unreadable.failed(claim_of(), {}, StorageTimeout("slow"))
+        unreadable.failed(claim_of(), (), StorageTimeout("slow"))
         assert not unreadable.suspected
-    unreadable.failed(claim_of(), {}, StorageTimeout("slow"))
+    unreadable.failed(claim_of(), (), StorageTimeout("slow"))
     assert unreadable.suspected
