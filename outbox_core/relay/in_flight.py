@@ -91,7 +91,7 @@ class Batch:
     """
 
     __slots__ = (
-        "_deliveries", "_leased", "bytes", "claim", "count", "expires", "full", "hidden", "keys", "last", "unreadable",
+        "_deliveries", "_leased", "bytes", "claim", "count", "expires", "full", "predecessors", "keys", "last", "unreadable",
     )  # fmt: skip
 
     def __init__(
@@ -112,7 +112,7 @@ class Batch:
         self.count = leased.count
         self.bytes = leased.bytes
         self.last = leased.last
-        self.hidden = leased.predecessors or {}
+        self.predecessors = leased.predecessors or {}
         self._leased: Leased | None = leased
         self._deliveries: list[Delivery] = []
 
@@ -129,7 +129,7 @@ class Batch:
         others = [delivery for delivery in self.deliveries() if delivery is not one]
         self._deliveries = [one]
         self.count, self.bytes, self.last = 1, len(one.message.payload), one.position
-        self.hidden = {**self.hidden, **hidden}
+        self.predecessors = {**self.predecessors, **hidden}
         self.full = False
         return others
 

@@ -88,7 +88,7 @@ class ClaimExecutor:
                     if keys
                     else {each: last for each, last in known.items() if not self._keys.holds(each)}
                 )
-                self._watermarks.verified(sure, batch.hidden)
+                self._watermarks.verified(sure, batch.predecessors)
             self._observers.notify(Claimed(self._table, leased.count, leased.bytes, clock.now() - started))
         self.suspects_crash = suspect is not None
         return batch
@@ -100,21 +100,21 @@ class ClaimExecutor:
         in given keys from which nothing came: the claim may have been a moment early."""
         claim = batch.claim
         if not found and claim.term is not None:
-            batch.hidden = await self._timed_predecessors(batch, keys, claim_seconds)
+            batch.predecessors = await self._timed_predecessors(batch, keys, claim_seconds)
         if not keys:
             return
         came = {row.key_id for row in batch.deliveries()}
         missing = [KeySpan(key_id, after, LAST_SEQUENCE) for key_id, _, after in keys if key_id not in came]
         if missing:
             first = await self._store.predecessors(self._table, missing, claim.view)
-            batch.hidden = {**batch.hidden, **first}
+            batch.predecessors = {**batch.predecessors, **first}
 
     async def _timed_predecessors(
         self, batch: Batch, keys: Sequence[KeyRequest], claim_seconds: float
     ) -> Mapping[KeyId, Predecessor]:
         last, view = last_of_keys(batch.deliveries()), batch.claim.view
         if not last:
-            return batch.hidden
+            return batch.predecessors
         if keys:
             spans = [KeySpan(key_id, after, last[key_id]) for key_id, _, after in keys if key_id in last]
             return await self._store.predecessors(self._table, spans, view)

@@ -246,7 +246,7 @@ class Claimer:
             own_tokens=self._in_flight.tokens() if ordered else (),
             unordered_ids=self._in_flight.unordered_ids() if ordered else (),
             dead_hold_keys=settings.on_dead == "block",
-            find_predecessors=not self._watermarks.find_apart,
+            find_predecessors=not self._watermarks.find_separately,
         )
 
     async def _check_database(self) -> None:

@@ -145,7 +145,7 @@ class Keys:
         A key of the batch's claim of which less came than was asked for is free, unless the claim was cut short.
         """
         released: list[Delivery] = []
-        hidden, requested = batch.hidden, batch.keys
+        hidden, requested = batch.predecessors, batch.keys
         keys = self._gather(rows)
         for key_id, asked in requested.items():
             key = self._keys.get(key_id)

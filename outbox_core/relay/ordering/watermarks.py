@@ -54,7 +54,7 @@ class KeyWatermarks:
         self._expensive_trials = 0
 
     @property
-    def find_apart(self) -> bool:
+    def find_separately(self) -> bool:
         """True when the next claim leaves the check to a step of its own."""
         return self.in_use or clock.now() >= self._next_trial
 

@@ -45,7 +45,7 @@ _REPLAY = f"""
 def looks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     apart = request.param != "looks with its claims"
     monkeypatch.setattr(KeyWatermarks, "in_use", apart)
-    monkeypatch.setattr(KeyWatermarks, "find_apart", apart)
+    monkeypatch.setattr(KeyWatermarks, "find_separately", apart)
     return apart
 
 

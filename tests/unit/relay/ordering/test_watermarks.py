@@ -38,17 +38,17 @@ def expensive() -> KeyWatermarks:
 
 def test_predecessors_are_found_in_a_step_of_its_own_now_and_then(watch: Clock) -> None:
     watermarks = KeyWatermarks()
-    assert watermarks.find_apart
+    assert watermarks.find_separately
     watermarks.timed(0.002, 0.001)
-    assert not watermarks.find_apart
+    assert not watermarks.find_separately
     watch.now += 1.1
-    assert watermarks.find_apart
+    assert watermarks.find_separately
 
 
 def test_one_expensive_search_is_not_enough() -> None:
     watermarks = KeyWatermarks()
     watermarks.timed(0.002, 0.1)
-    assert (watermarks.find_apart, watermarks.in_use) == (True, False)
+    assert (watermarks.find_separately, watermarks.in_use) == (True, False)
     watermarks.timed(0.002, 0.001)
     watermarks.timed(0.002, 0.1)
     assert not watermarks.in_use
@@ -69,7 +69,7 @@ def test_it_is_tried_again_and_ends_when_searches_are_cheap(watch: Clock) -> Non
     watermarks = expensive()
     watermarks.verified({K: 7}, {})
     watch.now += 61
-    assert watermarks.find_apart
+    assert watermarks.find_separately
     assert watermarks.of([K]) == {}, "a trial searches from the beginning"
     watermarks.timed(0.001, 0.1)
     assert watermarks.of([K]) == {K: 7}, "still expensive: what was known is known"
@@ -78,7 +78,7 @@ def test_it_is_tried_again_and_ends_when_searches_are_cheap(watch: Clock) -> Non
     assert watermarks.of([K]) == {K: 7}, "it was not even brought to its end"
     watch.now += 61
     watermarks.timed(0.002, 0.001)
-    assert not watermarks.find_apart
+    assert not watermarks.find_separately
     watermarks.timed(0.001, 0.1)
     watermarks.timed(0.001, 0.1)
     assert watermarks.of([K]) == {}
