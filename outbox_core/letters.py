@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from uuid import UUID
 
 from outbox_core.errors import ConfigError
-from outbox_core.errors.showing import shown
+from outbox_core.errors.quoting import shown
 from outbox_core.table import TableName
 from outbox_core.topic import TopicPattern
 

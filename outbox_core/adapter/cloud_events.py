@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NoReturn
 
 from outbox_core import headers as names
 from outbox_core.errors import ConfigError, InvalidUrl, NotAnOutboxMessage
-from outbox_core.errors.showing import shown
+from outbox_core.errors.quoting import shown
 
 SPECVERSION: Final = "1.0"
 STRUCTURED_CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"

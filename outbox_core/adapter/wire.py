@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from outbox_core import headers
 from outbox_core.adapter import cloud_events
 from outbox_core.errors import InvalidHeader, InvalidTopic, NotAnOutboxMessage, PermanentError
-from outbox_core.errors.showing import shown
+from outbox_core.errors.quoting import shown
 from outbox_core.headers import (
     CONTENT_TYPE,
     EVENT_ID,

@@ -14,7 +14,7 @@ from outbox_core.cli.call import current
 from outbox_core.config.kinds import masked_database_url
 from outbox_core.durations import parse_duration
 from outbox_core.errors import InvalidTableName
-from outbox_core.errors.showing import shown
+from outbox_core.errors.quoting import shown
 from outbox_core.letters import MAX_RATE, MIN_RATE
 from outbox_core.stores import flaw
 from outbox_core.table import TableName

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from outbox_core.errors.quoting import invalid, shown
 from outbox_core.errors.root import OutboxError
-from outbox_core.errors.showing import invalid, shown
 
 
 class ConfigError(OutboxError):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from outbox_core.errors.providers import PermanentError
+from outbox_core.errors.quoting import shortened
 from outbox_core.errors.root import OutboxError
-from outbox_core.errors.showing import shortened
 
 
 class EventBusError(OutboxError):

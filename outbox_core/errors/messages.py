@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from outbox_core.errors.quoting import invalid, shortened, shown
 from outbox_core.errors.root import OutboxError
-from outbox_core.errors.showing import invalid, shortened, shown
 
 
 class MessageError(OutboxError, ValueError):

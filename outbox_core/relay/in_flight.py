@@ -91,7 +91,17 @@ class Batch:
     """
 
     __slots__ = (
-        "_deliveries", "_leased", "bytes", "claim", "count", "expires", "full", "predecessors", "keys", "last", "unreadable",
+        "_deliveries",
+        "_leased",
+        "bytes",
+        "claim",
+        "count",
+        "expires",
+        "full",
+        "keys",
+        "last",
+        "predecessors",
+        "unreadable",
     )  # fmt: skip
 
     def __init__(

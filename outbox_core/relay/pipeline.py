@@ -11,12 +11,12 @@ import anyio
 from outbox_core.errors import StorageError
 from outbox_core.observer import PoolerDetected
 from outbox_core.relay.claiming.claimer import Claimer
+from outbox_core.relay.claiming.drain import Drain
 from outbox_core.relay.claiming.scan import Scan
 from outbox_core.relay.completing.completer import Completer
 from outbox_core.relay.completing.settlement import Settlement
 from outbox_core.relay.completing.timeouts import TimedOut, TimeoutReview
 from outbox_core.relay.dispatching.pool import Pools
-from outbox_core.relay.drain import Drain
 from outbox_core.relay.in_flight import Delivery, InFlight
 from outbox_core.relay.leader import Leader
 from outbox_core.relay.ordering.admission import Admission

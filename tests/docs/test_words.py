@@ -28,12 +28,17 @@ FOLDERS = (
 )
 """Where the words are checked."""
 
-NOT_YET: tuple[str, ...] = ()
-"""Folders of those that are not clean yet. To be emptied."""
+NOT_YET = (
+    "outbox_core/stores/postgres/ddl/",
+    "outbox_core/stores/postgres/doctor/",
+    "outbox_core/stores/postgres/migrations/",
+    "outbox_core/stores/postgres/readiness.py",
+)
+"""Texts that users see, in errors and in what doctor and `outbox schema print` show: they change with the rest of
+those."""
 
-NOT_YET_NAMES: tuple[str, ...] = ()
-"""Fields of the store contract that the relay still has to use, and what is named after one. To be emptied when that is
-renamed."""
+NOT_YET_NAMES = ("Look", "_AWAY", "away", "look")
+"""Public names of the status of a table, and what is named after one. To be emptied when those are renamed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,10 +223,15 @@ def in_name(name: str, rules: Sequence[Rule]) -> Iterator[tuple[str, str]]:
 def files(folder: str) -> list[Path]:
     """Python and SQL files of a folder, if there is one."""
     found = [path for kind in ("*.py", "*.sql") for path in (ROOT / folder).rglob(kind)]
-    return sorted(path for path in found if not {"build", "dist", ".venv"}.intersection(path.parts))
+    return sorted(
+        path
+        for path in found
+        if not {"build", "dist", ".venv"}.intersection(path.parts)
+        and not path.relative_to(ROOT).as_posix().startswith(NOT_YET)
+    )
 
 
-@pytest.mark.parametrize("folder", [folder for folder in FOLDERS if folder not in NOT_YET])
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_a_folder_uses_the_words_of_the_glossary(folder: str) -> None:
     found = [
         hit

@@ -18,7 +18,7 @@ from outbox_core.table import TableName
 from tests.kit.memory import TABLE, put
 from tests.simulation.loop import VirtualLoop
 
-GOOD, AWAY = "good.b.v1", "away.b.v1"
+GOOD, UNAVAILABLE = "good.b.v1", "away.b.v1"
 TIMEOUT, DISPATCH_TIMEOUT, LOCK_TTL = 2.0, 5.0, 30.0
 
 

@@ -15,7 +15,7 @@ from outbox_core.table import TableName
 from tests.kit.brokers import UnavailableBroker
 from tests.kit.memory import TABLE, put, rows
 from tests.kit.tuning import tune
-from tests.simulation.scene import AWAY, GOOD, TIMEOUT, Passing, Scene, play
+from tests.simulation.scene import GOOD, TIMEOUT, UNAVAILABLE, Passing, Scene, play
 
 OPEN_SECONDS = 60
 LOOK_SECONDS = 4.5
@@ -54,7 +54,7 @@ def test_a_late_commit_is_not_left_to_the_next_rescan(monkeypatch: pytest.Monkey
 
     async def scenario(scene: Scene[Dear]) -> None:
         store = scene.store
-        await put(store, *(Message(AWAY, number) for number in range(400)))
+        await put(store, *(Message(UNAVAILABLE, number) for number in range(400)))
         for row in rows(store):
             row.available_at -= timedelta(hours=1)
         async with scene.relay({"away.**": UnavailableBroker()}):
@@ -64,7 +64,7 @@ def test_a_late_commit_is_not_left_to_the_next_rescan(monkeypatch: pytest.Monkey
                 store.stamp = store.database.clock()
                 for _ in range(OPEN_SECONDS):
                     await asyncio.sleep(1.0)
-                    await put(store, Message(AWAY, 0))
+                    await put(store, Message(UNAVAILABLE, 0))
                 store.read_on.clear()
                 async with asyncio.timeout(900.0):
                     await store.read_on.wait()

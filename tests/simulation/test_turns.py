@@ -20,7 +20,7 @@ from outbox_core.table import TableName
 from tests.kit.brokers import UnavailableBroker
 from tests.kit.memory import TABLE, put, rows
 from tests.kit.tuning import constant, tune
-from tests.simulation.scene import AWAY, GOOD, LOCK_TTL, TIMEOUT, Passing, Scene, SlowStore, play
+from tests.simulation.scene import GOOD, LOCK_TTL, TIMEOUT, UNAVAILABLE, Passing, Scene, SlowStore, play
 
 BAD, FLAPPING = "bad.b.v1", "flapping.b.v1"
 PAUSE = 2.0
@@ -42,7 +42,7 @@ def test_a_destination_that_comes_and_goes_behind_an_unavailable_one_keeps_no_ot
             raise BrokerUnavailable("now and then")
 
     async def scenario(scene: Scene[SlowStore]) -> None:
-        await put(scene.store, *(Message(AWAY, number) for number in range(2_000)))
+        await put(scene.store, *(Message(UNAVAILABLE, number) for number in range(2_000)))
         for row in rows(scene.store):
             row.available_at -= timedelta(hours=1)
         async with scene.relay({"away.**": UnavailableBroker(), "flapping.**": flapping}):

@@ -20,7 +20,7 @@ from outbox_core.errors import (
 )
 from outbox_core.observer import Dead, Dispatched, Failed, LeaseLost, Published, Reconnecting, Released
 from outbox_core.relay.completing.deferred import LOCK_CHECK_SECONDS, DeferredWrites
-from outbox_core.relay.completing.verdicts import Verdict, VerdictBatch, Written
+from outbox_core.relay.completing.verdict_batch import Verdict, VerdictBatch, Written
 from outbox_core.runtime import clock
 from outbox_core.runtime.mailbox import AutoResetEvent
 from outbox_core.runtime.pacing import AdaptiveLimit

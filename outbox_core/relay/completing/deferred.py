@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from outbox_core.errors import StorageError
-from outbox_core.relay.completing.verdicts import VerdictBatch
+from outbox_core.relay.completing.verdict_batch import VerdictBatch
 from outbox_core.relay.in_flight import Delivery, Stage
 from outbox_core.runtime import clock
 

@@ -20,7 +20,7 @@ from outbox_core.errors import (
 from outbox_core.observer import BreakerClosed, BreakerOpened
 from outbox_core.redaction import summary_of, summary_of_shared
 from outbox_core.relay.completing.timeouts import TimedOut
-from outbox_core.relay.completing.verdicts import Verdict
+from outbox_core.relay.completing.verdict_batch import Verdict
 from outbox_core.relay.in_flight import Delivery, Stage
 from outbox_core.runtime import clock
 

@@ -24,7 +24,7 @@ def table_status(
     look: Look,
     now: datetime,
 ) -> TableStatus:
-    """Counts stop where the look says, as they do in a database."""
+    """Report the status; counts stop at the limit of ``look``, as they do in a database."""
     rows = list(memory.rows.values())
     pending = sorted(
         (row for row in rows if row.state in (State.PENDING, State.IN_FLIGHT)),

@@ -126,7 +126,7 @@ def address(dsn: str, arguments: Mapping[str, Any]) -> str:
 
 
 def connect_arguments(given: object) -> dict[str, Any]:
-    """What is to be passed on to ``asyncpg.connect``, as a copy. Raises `ConfigError` for what that does not take; no
+    """The arguments for ``asyncpg.connect``, as a copy. Raises `ConfigError` for what that does not take; no
     value is shown, for it may be a password."""
     if given is None:
         return {}

@@ -23,14 +23,14 @@ class Hosts:
         return self._hosts[0] if self._hosts else None
 
     def arguments(self) -> dict[str, Any]:
-        """What the driver is told: nothing, unless there are several."""
+        """Hosts for the driver: none, unless there are several."""
         if not self._hosts:
             return {}
         names, ports = zip(*self._hosts, strict=True)
         return {"host": list(names), "port": [int(port) for port in ports]}
 
     def was_silent(self, asked: tuple[str, str] | None) -> None:
-        """Nobody answered in time when this one was asked first. Others may have found that out, too."""
+        """No answer came in time when this host was asked first. Others may have found that out, too."""
         if asked is not None and asked == self.first:
             self._hosts.append(self._hosts.pop(0))
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def table_status(table: TableName, look: Look, row: Mapping[str, Any]) -> TableStatus:
-    """What a look of that depth has found."""
+    """Report what was found, as deep as ``look`` goes."""
     due = Count.up_to(look.limit, row["due"])
     waiting = Count.up_to(look.limit, row["waiting"])
     # Rows come and go between the parts of no statement: one snapshot answers them all.

@@ -54,7 +54,7 @@ _PARTS: Final[Mapping[str, Part]] = {
 
 
 def translated(error: asyncpg.PostgresError, table: TableName, action: str, where: str = "") -> StorageError:
-    """A driver's error in this library's terms. Its text is left behind: it may quote a payload. ``where`` is what may
+    """A driver's error in this library's terms. Its text is left out: it may quote a payload. ``where`` is what may
     be said of the database's address, with a space before it."""
     state = error.sqlstate or ""
     if state in _UNDEFINED_TABLE:
@@ -84,7 +84,7 @@ def unelected(error: asyncpg.PostgresError, table: TableName) -> StorageError:
 
 
 def without_leader_row(table: TableName) -> SchemaError:
-    """Nobody can lead: the row is gone that an election would be about."""
+    """No relay can lead: the row is gone that an election would be about."""
     return SchemaError(
         table,
         f"it has no row in {table.schema}.{LEADER_TABLE}, without which no relay can lead it; put it back:"

@@ -50,7 +50,7 @@ ERRORS = [SystemExit(3), KeyboardInterrupt()]
 def end(
     dispatcher: Ending, way: Callable[[Relay], Coroutine[Any, Any, object]], *payloads: str
 ) -> MemoryStore:
-    """Run a relay until the dispatcher's error comes out of the event loop; the store it leaves behind."""
+    """Run a relay until the dispatcher's error comes out of the event loop; its store."""
     store = MemoryStore()
 
     async def live() -> None:

@@ -8,7 +8,7 @@ WHERE
         $2::float8 IS NULL
         OR heartbeat_at IS NULL
         OR heartbeat_at < now() - make_interval(secs => $2)
-        -- Written by a server whose clock was ahead of this one's: waiting for that moment would be in vain.
+        -- Written by a server whose clock was ahead of this one's: waiting for that moment would not help.
         OR heartbeat_at > now() + make_interval(secs => $2)
         OR holder = $1
     )

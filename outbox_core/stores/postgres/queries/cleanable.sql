@@ -1,5 +1,5 @@
--- What a cleaner would delete now: published rows and dead ones that no message of their key is waiting behind, at most
--- so many of each counted, and the oldest moment among them. A retention that is NULL keeps everything.
+-- What a cleaner would delete now: published rows and dead ones that no message of their key is waiting behind, each counted
+-- up to a limit, and the oldest moment among them. A retention that is NULL keeps everything.
 SELECT published.rows, dead.rows, least(published.oldest, dead.oldest)
 FROM (
     SELECT count(*) AS rows, min(published_at) AS oldest

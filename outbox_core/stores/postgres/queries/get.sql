@@ -1,4 +1,4 @@
--- One message by its event id, without its content: readable for whoever may not see that.
+-- One message by its event id, without its content: readable for a role that may not see that.
 SELECT
     {include queries/stored_columns.sql}
 FROM {table}

@@ -1,5 +1,5 @@
--- The first unresolved message of a key, living or dead, each from an index that has no others in it; a replayed one holds
--- nobody up.
+-- The first unresolved message of a key, living or dead, each from an index that has no others in it; a replayed one
+-- holds up no other.
 SELECT id
 FROM (
     (

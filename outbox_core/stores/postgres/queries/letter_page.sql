@@ -1,6 +1,6 @@
--- The next messages of a plan, by {moment}, for whoever has the turn to carry it out.
+-- The next messages of a plan, by {moment}, for the session that has the turn to carry it out.
 turn AS MATERIALIZED (
-    -- Whoever carries out the same plan at this moment, or has done this batch already, leaves nothing to do here.
+    -- Another session that carries out the same plan now, or has done this batch already, leaves nothing to do here.
     SELECT id
     FROM {schema}."{name}_audit"
     WHERE id = $8 AND batches = $9 AND finished_at IS NULL

@@ -1,4 +1,4 @@
--- One message without its content: readable for whoever may not see payloads.
+-- One message without its content: readable for a role that may not see payloads.
 SELECT
     {include queries/letter_columns.sql}
 FROM {table}

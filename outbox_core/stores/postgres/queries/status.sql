@@ -1,5 +1,5 @@
 -- How a table stands, at a cost that does not grow with it: every count stops at a limit and reads an index alone as far as
--- the table is vacuumed, and only so many of the first rows are looked into.
+-- the table is vacuumed, and only a limited number of the first rows is read.
 WITH first AS MATERIALIZED (
     (
         SELECT true AS is_due, locked_at, last_error, topic, available_at, created_at

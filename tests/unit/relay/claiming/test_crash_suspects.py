@@ -25,7 +25,7 @@ def ids(rows: Sequence[Delivery]) -> list[object]:
 def test_one_lost_lease_is_no_suspicion() -> None:
     several = batch_of(delivery(1), delivery(2, attempts=2, recovered=True), delivery(3, attempts=9))
     assert suspect_in(several, 25) is None
-    assert (several.count, several.hidden, several.full) == (3, HIDDEN, True)
+    assert (several.count, several.predecessors, several.full) == (3, HIDDEN, True)
 
 
 @pytest.mark.parametrize(("attempts", "allowed"), [(3, 25), (1, 1)])
@@ -40,7 +40,7 @@ def test_a_suspect_is_kept_and_the_others_are_released(attempts: int, allowed: i
     assert suspect is not None
     assert suspect.id == rows[1].id
     others = single_out(several, suspect)
-    assert (ids(several.deliveries()), several.hidden) == ([rows[1].id], HIDDEN)
+    assert (ids(several.deliveries()), several.predecessors) == ([rows[1].id], HIDDEN)
     assert ids(others) == [rows[0].id, rows[2].id]
     assert (several.count, several.bytes, several.last) == (1, 3, suspect.position)
     assert not several.full, "there is no more where it came from"
@@ -57,7 +57,7 @@ def test_what_is_released_and_comes_before_it_in_its_key_is_its_predecessor() ->
     suspect = suspect_in(several, 25)
     assert suspect is not None
     single_out(several, suspect)
-    assert several.hidden == HIDDEN | {key_id("k"): Predecessor(4, 0.0)}
+    assert several.predecessors == HIDDEN | {key_id("k"): Predecessor(4, 0.0)}
 
 
 def test_a_suspect_that_is_alone_already_stays_as_it_is() -> None:
@@ -65,4 +65,4 @@ def test_a_suspect_that_is_alone_already_stays_as_it_is() -> None:
     suspect = suspect_in(alone, 25)
     assert suspect is not None
     assert single_out(alone, suspect) == []
-    assert (alone.deliveries(), alone.hidden, alone.full) == ([suspect], HIDDEN, True)
+    assert (alone.deliveries(), alone.predecessors, alone.full) == ([suspect], HIDDEN, True)

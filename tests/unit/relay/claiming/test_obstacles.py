@@ -25,7 +25,7 @@ from tests.kit.tuning import begin_rescans_with_span, tune
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.asyncio
-GOOD, AWAY = "good.b.v1", "away.b.v1"
+GOOD, UNAVAILABLE = "good.b.v1", "away.b.v1"
 
 
 class Slow(MemoryStore):
@@ -61,14 +61,14 @@ async def test_an_unavailable_destination_with_very_many_messages_keeps_no_other
             raise BrokerUnavailable("gone")
 
     back = False
-    await put(store, *(Message(AWAY, number) for number in range(1_500)))
+    await put(store, *(Message(UNAVAILABLE, number) for number in range(1_500)))
     router = Router({"good.**": good, "away.**": refuse})
     async with Relay(lambda: store, table=TABLE, dispatcher=router, **QUICK):
         await until(lambda: store.timeouts > 0)
         for number in range(5):
             await put(store, Message(GOOD, number))
             await until(lambda n=number: arrived > n)
-        assert not any(row.published_at for row in rows(store, AWAY))
+        assert not any(row.published_at for row in rows(store, UNAVAILABLE))
         back = True
         await until(lambda: all(row.published_at for row in rows(store)), 30.0)
     assert {row.attempts for row in rows(store)} == {1}
@@ -84,7 +84,7 @@ async def test_a_drain_ends_behind_very_many_messages_for_an_unavailable_destina
         nonlocal arrived
         arrived += 1
 
-    await put(store, *(Message(AWAY, number) for number in range(1_500)))
+    await put(store, *(Message(UNAVAILABLE, number) for number in range(1_500)))
     await put(store, *(Message(GOOD, number) for number in range(20)))
     router = Router({"good.**": good, "away.**": unavailable})
     settings = QUICK | {"backoff_base": 60.0, "backoff_cap": 60.0}
@@ -106,7 +106,7 @@ async def test_what_appears_behind_is_found_while_a_destination_is_tried_again_a
         nonlocal arrived
         arrived += 1
 
-    await put(store, *(Message(AWAY, number) for number in range(1_500)))
+    await put(store, *(Message(UNAVAILABLE, number) for number in range(1_500)))
     for row in rows(store):
         row.available_at -= timedelta(hours=1)
     settings = QUICK | {"backoff_base": 0.1, "backoff_cap": 0.1, "batch_size": 50}

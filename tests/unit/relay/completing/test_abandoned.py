@@ -37,7 +37,7 @@ class Refusing(KeptStore):
         raise StorageError("no")
 
     async def claimed(self, times: int) -> None:
-        """The next claims are through, so many of them."""
+        """The next claims are through, this number of them."""
         await until(lambda: self.claims is not None)
         self.claims = 0
         await until(lambda: (self.claims or 0) >= times)

@@ -13,7 +13,7 @@ from outbox_core.errors import StorageError, StorageTimeout, StorageUnavailable
 from outbox_core.observer import Dead, Failed, LeaseLost, Published, Reconnecting, Released
 from outbox_core.relay.completing.completer import Completer
 from outbox_core.relay.completing.deferred import LOCK_CHECK_SECONDS
-from outbox_core.relay.completing.verdicts import Verdict, Written
+from outbox_core.relay.completing.verdict_batch import Verdict, Written
 from outbox_core.relay.in_flight import Stage
 from outbox_core.relay.shared import Observers
 from outbox_core.runtime.backoff import Backoff

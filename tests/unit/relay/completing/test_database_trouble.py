@@ -29,7 +29,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Troubled(MemoryStore):
-    """Fails so many times, with this error, to tick or to put on record."""
+    """Fails a number of times, with this error, to tick or to put on record."""
 
     def __init__(self, store: MemoryStore, error: StorageError, *, ticks: int = 0, records: int = 0) -> None:
         super().__init__(database=store.database)

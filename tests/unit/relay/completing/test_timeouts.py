@@ -77,7 +77,7 @@ class Review:
         await asyncio.wait({self.task})
 
     async def judged(self, rows: int) -> list[tuple[str, list[Delivery]]]:
-        """The verdicts, once there is one for so many rows."""
+        """The verdicts, once there is one for this number of rows."""
         await until(lambda: sum(len(each) for _, each in self.verdicts.given) >= rows, 5.0)
         return self.verdicts.given
 

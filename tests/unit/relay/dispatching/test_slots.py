@@ -78,7 +78,7 @@ def test_two_of_one_party_come_to_have_as_many() -> None:
     assert abs(first.slots - second.slots) <= 1
 
 
-def test_a_user_gives_none_back_while_no_other_waits() -> None:
+def test_a_user_keeps_its_slots_while_no_other_waits() -> None:
     pool = Slots(4, shared=True)
     user = User(pool)
     user.wake()

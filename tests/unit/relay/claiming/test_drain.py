@@ -12,7 +12,7 @@ from outbox_core.relay import Relay
 from tests.kit.brokers import UnavailableBroker
 from tests.kit.memory import TABLE, KeptStore, put, rows
 from tests.kit.tuning import tune
-from tests.simulation.scene import AWAY, GOOD, Passing, Scene, play
+from tests.simulation.scene import GOOD, UNAVAILABLE, Passing, Scene, play
 
 TOPIC = "a.b.v1"
 
@@ -43,7 +43,7 @@ def test_it_waits_for_the_end_of_a_rescan(monkeypatch: pytest.MonkeyPatch) -> No
     tune(monkeypatch, first_span=800, least_span=20)
 
     async def scenario(scene: Scene[Passing]) -> None:
-        await put(scene.store, *(Message(AWAY, number) for number in range(900)))
+        await put(scene.store, *(Message(UNAVAILABLE, number) for number in range(900)))
         for row in rows(scene.store):
             row.available_at -= timedelta(hours=2)
         await put(scene.store, Message(GOOD, 1))

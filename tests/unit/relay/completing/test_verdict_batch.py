@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from outbox_core.relay.completing.verdicts import Verdict, VerdictBatch
+from outbox_core.relay.completing.verdict_batch import Verdict, VerdictBatch
 from tests.kit.deliveries import delivery, leased_again
 
 
