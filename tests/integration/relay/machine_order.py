@@ -12,6 +12,7 @@ from outbox_core.message import NIL_UUID
 from outbox_core.store import LAST_SEQUENCE, Claim, KeyId, KeyRequest, KeySpan, Leased, LeasedRow, Predecessor
 from tests.integration.relay.machine import KEYS, LOCK_TTL, TABLE, Table
 from tests.integration.relay.model import Expected, Owner, heads, hidden_before
+from tests.kit.deliveries import claim as terms_of_a_claim
 
 
 class Order(Table):
@@ -49,7 +50,7 @@ class Order(Table):
         return data.draw(st.lists(st.sampled_from(self.owners), unique_by=id)) if self.owners else []
 
     def terms(self, term: int | None, limit: int, beside: Sequence[Owner], *, dead_hold_keys: bool) -> Claim:
-        return Claim(
+        return terms_of_a_claim(
             token=uuid7(),
             term=term,
             limit=limit,
