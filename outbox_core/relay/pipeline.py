@@ -134,22 +134,24 @@ class TablePipeline:
         `complete` end."""
         await self._stop_dispatching()
         self._timeouts.settle_now()
-        shutdown = self._shared.shutdown
-        with anyio.move_on_after(max(shutdown.deadline - clock.now(), 0.0)), suppress(StorageError):
-            await self._claimer.lost_claims.undo(last_chance=True)
+        await self._undo_lost_claims()
         self._completer.close()
 
     async def _run(self, claim: Callable[[], Awaitable[None]]) -> None:
         shutdown = self._shared.shutdown
         if self._shared.store.capabilities.pooled:
             self._shared.observers.notify(PoolerDetected(self.table))
-        async with anyio.create_task_group() as loops:
-            for loop in (self._admission.run, self._timeouts.run, self._follow_destinations, claim):
-                loops.start_soon(supervise, loop, shutdown, _FAILED_GRACE)
-            await shutdown.wait()
-            # Beside the end of the claim under way, which may take long: no dispatch may outlive its deadline.
-            loops.start_soon(self._stop_dispatching)
-            loops.cancel_scope.cancel()
+        async with anyio.create_task_group() as stopping:
+            async with anyio.create_task_group() as loops:
+                for loop in (self._admission.run, self._timeouts.run, self._follow_destinations, claim):
+                    loops.start_soon(supervise, loop, shutdown, _FAILED_GRACE)
+                await shutdown.wait()
+                # Beside the end of the claim under way, which may take long: no dispatch may outlive its deadline.
+                stopping.start_soon(self._stop_dispatching)
+                loops.cancel_scope.cancel()
+            # Beside dispatches that may last until the deadline, after which there is no time.
+            self._admission.flush()
+            await self._undo_lost_claims()
 
     async def _follow_destinations(self) -> None:
         """Act on breakers that changed, until cancelled."""
@@ -169,6 +171,11 @@ class TablePipeline:
             self._admission.flush()
             self._settlement.release(self._pools.withdraw(), "the relay stopped")
             await self._pools.stop()
+
+    async def _undo_lost_claims(self) -> None:
+        left = max(self._shared.shutdown.deadline - clock.now(), 0.0)
+        with anyio.CancelScope(shield=True), anyio.move_on_after(left), suppress(StorageError):
+            await self._claimer.lost_claims.undo(last_chance=True)
 
     def _is_claimable(self, row: Delivery) -> bool:
         """True when claims that read on may come to a released row. Those of held keys are requested, and those of an

@@ -293,7 +293,7 @@ class Run:
         maintenance = self._maintenance.loops(self._store, self._tables, self._observers)
         async with anyio.create_task_group() as running:
             for pipeline in self._pipelines:
-                running.start_soon(pipeline.run)
+                running.start_soon(supervise, pipeline.run, self._shutdown, _CANCELLED_GRACE)
             for loop in (self._watch_destinations, *maintenance):
                 running.start_soon(self._until_stop, loop)
 
@@ -301,7 +301,8 @@ class Run:
         """Deliver until all tables are drained, or a stop is requested."""
         async with anyio.create_task_group() as running:
             for pipeline in self._pipelines:
-                running.start_soon(partial(pipeline.drain, patient=patient))
+                drain = partial(pipeline.drain, patient=patient)
+                running.start_soon(supervise, drain, self._shutdown, _CANCELLED_GRACE)
             running.start_soon(self._until_stop, self._watch_destinations)
             running.start_soon(self._until_stop, self._stop_when_drained)
 

@@ -34,9 +34,11 @@ async def supervise(loop: Callable[[], Awaitable[None]], shutdown: Shutdown, gra
         await loop()
     except asyncio.CancelledError:
         task = asyncio.current_task()
-        if task is None or task.cancelling():
+        cancelled = task is None or task.cancelling() > 0
+        if not cancelled or not shutdown.requested:  # the run itself cancels a loop only after that
+            shutdown.fail(cancelled_from_outside(), grace)
+        if cancelled:
             raise
-        shutdown.fail(cancelled_from_outside(), grace)
         return False
     except Exception as error:
         shutdown.fail(error, grace)

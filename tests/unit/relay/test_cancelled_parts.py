@@ -196,3 +196,26 @@ async def test_a_dispatcher_that_leaves_its_task_cancelled_keeps_no_row_behind_i
     async with Relay(store.connect, table=TABLE, dispatcher=dispatch, **settings):
         await until(lambda: 1 in begun)
     assert begun[1] - begun[0] < 2.0
+
+
+@pytest.mark.parametrize("part", ["TablePipeline._run", "Claimer.run", "Completer.step", "Leader.run"])
+async def test_a_task_of_the_relay_that_is_cancelled_from_outside_ends_the_relay(part: str) -> None:
+    """A table that is not delivered any more, by a relay that seems to run, would be the worst of all ends."""
+    store = KeptStore()
+    relay = Relay(store.connect, table=TABLE, dispatcher=ignore, **QUICK)
+    await relay.start()
+    (task,) = [task for task in asyncio.all_tasks() if part in _awaited(task)[:5]]
+    task.cancel()
+    with pytest.raises(RelayFailed) as raised:
+        async with asyncio.timeout(SECONDS):
+            await relay.wait()
+    assert REPORTED in str(raised.value.__cause__)
+
+
+def _awaited(task: asyncio.Task[object]) -> list[str]:
+    """The coroutines that a task is in, from the outside in."""
+    found, coroutine = list[str](), task.get_coro()
+    while (code := getattr(coroutine, "cr_code", None)) is not None:
+        found.append(code.co_qualname)
+        coroutine = coroutine.cr_await
+    return found

@@ -15,12 +15,12 @@ from outbox_core.meta import DispatchedMessage
 from outbox_core.observer import LeaderGained, LeaderLost
 from outbox_core.outbox import Outbox
 from outbox_core.relay import Relay
-from outbox_core.store import Claim, Lease, Leased, Tick
+from outbox_core.store import Claim, KeyRequest, Lease, Leased, Tick
 from outbox_core.stores.memory.election import MemoryElection
 from outbox_core.stores.memory.store import MemoryStore
 from outbox_core.table import TableName
 from tests.kit.gates import Gate, ignore
-from tests.kit.memory import OTHER, TABLE, put, rows
+from tests.kit.memory import OTHER, TABLE, KeptStore, put, rows
 from tests.kit.observing import Heard
 from tests.kit.waiting import until
 
@@ -263,3 +263,42 @@ async def test_a_relay_that_stops_takes_no_lead_and_keeps_what_it_has() -> None:
             gate.opened.set()
             await stopping
     assert [row.published_at is not None for row in rows(store)] == [True]
+
+
+class LosesAnswer(KeptStore):
+    """Loses the answer of every claim that takes rows, once told to, and undoes none before the stop."""
+
+    loses = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost = asyncio.Event()
+        self.stopping = False
+
+    async def claim(self, table: TableName, claim: Claim) -> Leased:
+        leased = await super().claim(table, claim)
+        if self.loses and leased.count:
+            self.lost.set()
+            raise StorageUnavailable("the answer was lost")
+        return leased
+
+    async def undo_claim(self, table: TableName, claim: Claim, keys: Sequence[KeyRequest]) -> int:
+        if not self.stopping:
+            raise StorageUnavailable("not now")
+        await asyncio.sleep(0.05)
+        return await super().undo_claim(table, claim, keys)
+
+
+@pytest.mark.asyncio
+async def test_lost_claims_are_undone_beside_a_dispatch_that_lasts_until_the_deadline() -> None:
+    store, gate = LosesAnswer(), Gate()
+    await put(store, Message("a.b.v1", 1))
+    relay = Relay(store.connect, table=TABLE, dispatcher=gate, poll_interval=0.05)
+    await relay.start()
+    await until(lambda: gate.inside == 1)
+    store.loses = True
+    await put(store, Message("a.b.v1", 2))
+    await store.lost.wait()
+    store.stopping = True
+    await relay.stop(grace=0.5)
+    assert [row.lock_token for row in rows(store)] == [None, None]
