@@ -86,8 +86,8 @@ class Batch:
     the next claim can be under way by then.
 
     ``keys`` are the keys the claim was for, with how many rows of each. ``full`` says that there may be more where it
-    came from. ``hidden`` has what comes before its rows in their keys. ``unreadable`` is why the content of its row
-    could not be read, if it was leased without.
+    came from. ``predecessors`` has what comes before its rows in their keys. ``unreadable`` is why the content of rows
+    could not be read, if they were leased without.
     """
 
     __slots__ = (
@@ -112,13 +112,12 @@ class Batch:
         *,
         expires: float,
         full: bool = False,
-        unreadable: BaseException | None = None,
     ) -> None:
         self.claim = claim
         self.keys = keys
         self.expires = expires
         self.full = full
-        self.unreadable = unreadable
+        self.unreadable: Mapping[Delivery, BaseException] = {}
         self.count = leased.count
         self.bytes = leased.bytes
         self.last = leased.last
@@ -127,19 +126,19 @@ class Batch:
         self._deliveries: list[Delivery] = []
 
     def deliveries(self) -> list[Delivery]:
-        """Its rows, in the order of their places; made once."""
+        """Its rows, in the order of their positions; made once."""
         if self._leased is not None:
             self._deliveries, self._leased = self._leased.rows(Delivery), None
             for delivery in self._deliveries:
                 delivery.expires = self.expires
         return self._deliveries
 
-    def keep(self, one: Delivery, hidden: Mapping[KeyId, Predecessor]) -> list[Delivery]:
-        """Keep one delivery, before which ``hidden`` comes; the others, which are the batch's no longer."""
+    def keep(self, one: Delivery, before: Mapping[KeyId, Predecessor]) -> list[Delivery]:
+        """Keep one delivery, before which ``before`` comes; the others, which are the batch's no longer."""
         others = [delivery for delivery in self.deliveries() if delivery is not one]
         self._deliveries = [one]
         self.count, self.bytes, self.last = 1, len(one.message.payload), one.position
-        self.predecessors = {**self.predecessors, **hidden}
+        self.predecessors = {**self.predecessors, **before}
         self.full = False
         return others
 
@@ -172,8 +171,8 @@ class InFlight:
         """Make the deliveries of a batch that was added."""
         deliveries = batch.deliveries()
         self._deliveries.update(dict.fromkeys(deliveries))
-        if batch.unreadable is not None:
-            self.unreadable.update(dict.fromkeys(deliveries, batch.unreadable))
+        if batch.unreadable:
+            self.unreadable.update(batch.unreadable)
         return deliveries
 
     def remove(self, gone: Sequence[Delivery]) -> None:

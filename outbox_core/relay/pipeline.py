@@ -149,8 +149,9 @@ class TablePipeline:
                 # Beside the end of the claim under way, which may take long: no dispatch may outlive its deadline.
                 stopping.start_soon(self._stop_dispatching)
                 loops.cancel_scope.cancel()
+            # Again: for what the claim under way has brought, and if a loop that died has ended the wait above.
+            stopping.start_soon(self._stop_dispatching)
             # Beside dispatches that may last until the deadline, after which there is no time.
-            self._admission.flush()
             await self._undo_lost_claims()
 
     async def _follow_destinations(self) -> None:

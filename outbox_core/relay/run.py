@@ -164,10 +164,10 @@ class Run:
         if not self._running.is_set():
             self._starting.cancel()
         await self._shutdown.until_deadline(_RECORDING_SECONDS)
-        self._store.abort()
         self._recording_over = True
         if self._recording is not None:
             self._recording.cancel()
+        self._store.abort()
 
     async def _finish(self, task: asyncio.Task[None]) -> None:
         with anyio.CancelScope(shield=True):
@@ -196,9 +196,11 @@ class Run:
             raise first_of(group) from None
         finally:
             with anyio.CancelScope(shield=True):
-                await self._store.close()
-                enforcer.cancel()
-                await asyncio.wait({enforcer})
+                try:
+                    await self._store.close()
+                finally:
+                    enforcer.cancel()
+                    await asyncio.wait({enforcer})
             in_flight = {pipeline.table: pipeline.in_flight.rows for pipeline in self._pipelines}
             for table in self._tables:
                 self._observers.notify(Stopped(table, datetime.now(UTC), in_flight.get(table, 0)))

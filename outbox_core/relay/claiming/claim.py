@@ -121,12 +121,12 @@ class ClaimExecutor:
         spans = self._watermarks.spans(last)
         began = clock.now()
         try:
-            hidden = await self._store.predecessors(self._table, spans, view)
+            found = await self._store.predecessors(self._table, spans, view)
         except StorageTimeout:
             self._watermarks.timed(claim_seconds, inf)
             raise
         self._watermarks.timed(claim_seconds, clock.now() - began)
-        return hidden
+        return found
 
     async def _single_out(self, batch: Batch, suspect: Delivery) -> list[Delivery]:
         """Keep the suspect alone. The others are released, attempts refunded and on record, before it is dispatched: if

@@ -126,8 +126,9 @@ class Claimer:
 
     async def round(self) -> bool:
         """Claim what is due of held keys, then read on. False: there is nothing more to do now."""
-        if not self._shutdown.requested:  # a relay that may not claim just now still has to undo lost claims
-            self._scan.go_back_to(await self.lost_claims.undo())
+        # A relay that may not claim just now still has to undo lost claims.
+        if not self._shutdown.requested and (released := await self.lost_claims.undo()):
+            self._scan.go_back_to(released)
         if not self._can_claim:
             if self._leader.term is None:
                 self._term = None  # the next term may have the same number, of a server that took over
@@ -179,8 +180,7 @@ class Claimer:
 
     async def _read_on(self) -> bool:
         """Claim from where the scan is."""
-        crowded = self._keys.crowded
-        if crowded:
+        if self._keys.crowded:
             self._scan.skip()
         read = self._scan.next_range(clock.now(), from_beginning=self._executor.suspects_crash)
         try:

@@ -57,11 +57,11 @@ class ClaimLimits:
         return self._timeouts >= _MOST_TIMEOUTS
 
     async def end(self, store: Store, table: TableName, since: Position) -> Position:
-        """How far a claim reads from a place: to the end, unless that was too far."""
+        """How far a claim reads from a position: to the end, unless that was too far."""
         if not self._bounded:
             return END
         end = await store.position_after(table, since, self._span.value)
-        # Places before 1700 are not told apart.
+        # Positions before 1700 are not told apart.
         return END if end is None or end <= since else end
 
     def claimed(self, batch: Batch, seconds: float) -> None:

@@ -2,10 +2,10 @@
 lies behind: dead index entries, rows of held keys, rows in flight. Rescans read everything from the beginning, in
 slices.
 
-Reading on from a place is safe only if no row can still appear before it. One can: a transaction that stamped its row
-and commits late. So the database is asked now and then (a tick). An enqueue takes its transaction id before its stamp,
-so every row that may yet appear belongs to a transaction that was running at the tick before its stamp or began after
-it; when such a transaction is gone, the relay goes back to before it could have stamped anything.
+Reading on from a position is safe only if no row can still appear before it. One can: a transaction that stamped its
+row and commits late. So the database is asked now and then (a tick). An enqueue takes its transaction id before its
+stamp, so every row that may yet appear belongs to a transaction that was running at the tick before its stamp or began
+after it; when such a transaction is gone, the relay goes back to before it could have stamped anything.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SLICE_COST: Final = 4
 
 
 class ReadPosition:
-    """The place from which the next claim reads on. Goes back whenever something may have appeared behind it."""
+    """The position from which the next claim reads on. Goes back whenever something may have appeared behind it."""
 
     __slots__ = ("_base", "_first_seen", "_furthest", "_gone_back_to", "_last_tick", "position")
 
@@ -45,7 +45,7 @@ class ReadPosition:
         self._last_tick: datetime | None = None
         self._first_seen: dict[Marker, datetime] = {}
         self._gone_back_to: Position | None = None
-        """The first place to which the relay was sent back since the claim that is under way was sent."""
+        """The first position to which the relay was sent back since the claim that is under way was sent."""
 
     def sent(self) -> Position:
         """A claim is sent, which reads on from here."""
@@ -77,9 +77,9 @@ class ReadPosition:
         if self._gone_back_to is not None:
             self.position = min(self.position, self._gone_back_to)
 
-    def go_back_to(self, places: Iterable[Position]) -> None:
-        """Rows were released, or may have appeared, at these places."""
-        self.position = min((self.position, *places))
+    def go_back_to(self, positions: Iterable[Position]) -> None:
+        """Rows were released, or may have appeared, at these positions."""
+        self.position = min((self.position, *positions))
         self._gone_back_to = (
             self.position if self._gone_back_to is None else min(self._gone_back_to, self.position)
         )
@@ -269,9 +269,9 @@ class Scan:
         """Take a tick of the database in."""
         self._position.ticked(tick)
 
-    def go_back_to(self, places: Iterable[Position]) -> None:
-        """Rows were released, or may have appeared, at these places."""
-        self._position.go_back_to(places)
+    def go_back_to(self, positions: Iterable[Position]) -> None:
+        """Rows were released, or may have appeared, at these positions."""
+        self._position.go_back_to(positions)
 
     def start_over(self) -> None:
         """Read everything again. If that is known to be too much, rescans pass it, and no claim waits."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from outbox_core.errors import ContentUnreadable, StorageError, StorageTimeout, StorageUnavailable
 
 if TYPE_CHECKING:
-    from outbox_core.relay.in_flight import Batch
+    from outbox_core.relay.in_flight import Batch, Delivery
     from outbox_core.relay.shared import Shared
     from outbox_core.store import Claim, KeyId, KeyRequest, Leased, Position
     from outbox_core.table import TableName
@@ -70,17 +70,19 @@ class UnreadableRows:
             now, since=failed.since, until=failed.until, without_content=True, find_predecessors=True
         ), [request._replace(after=0) for request in keys]
 
-    async def examine(self, batch: Batch) -> BaseException | None:
-        """Read the row of a batch that was leased without its content: what is wrong with it, None without a row.
+    async def examine(self, batch: Batch) -> dict[Delivery, BaseException]:
+        """Read each row of a batch that was leased without its content: what is wrong with it.
 
-        Raises StorageError when nothing is wrong: then the lease has to be undone."""
+        Raises StorageError when nothing is wrong with one of them: then the leases have to be undone."""
+        found: dict[Delivery, BaseException] = {}
         for row in batch.deliveries():
             try:
                 await self._store.read_content(self._table, row.id)
             except ContentUnreadable as error:
-                return error
+                found[row] = error
             except StorageTimeout as error:
                 await self._store.tick(self._table)  # raises when nothing is answered
-                return error
-            raise StorageUnavailable("a row was leased without its content, which can be read")
-        return None
+                found[row] = error
+            else:
+                raise StorageUnavailable("a row was leased without its content, which can be read")
+        return found

@@ -147,7 +147,7 @@ class Completer:
             return Written(deferred=self._deferred.changed())
         try:
             return await self._write()
-        except Exception:
+        except BaseException:
             self._writing.clear()
             self._began = None
             raise
@@ -220,8 +220,9 @@ class Completer:
         self._failures += 1
         if not await self._makes_way(batch, error, seconds):
             await self._back_off(error)
-        if not batch:
+        if not batch:  # all of it is deferred, which says nothing about the next
             self._writing.pop()
+            self._failures = 0
 
     async def _makes_way(self, batch: VerdictBatch, error: StorageError, seconds: float) -> bool:
         """True when a batch that was not written is another one now: without rows that hold up others, or smaller."""

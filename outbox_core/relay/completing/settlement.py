@@ -110,23 +110,20 @@ class Settlement:
         }
 
     def reject(self, row: Delivery, error: BaseException) -> None:
-        """Settle a row that is not dispatched: it has no attempt left, no destination or no content. That is a failure
-        of its own and of no other row."""
-        failed = self._failed(row, error, 0.0)
-        if isinstance(error, LeaseExhausted):
-            self._dead_letter(failed, refund=True)
-        else:
-            self.reschedule(failed)
+        """Settle a row that is not dispatched, because it has no destination or no content. That is a failure of its
+        own and of no other row."""
+        self.reschedule(self._failed(row, error, 0.0))
 
-    def exhausted(self, row: Delivery) -> LeaseExhausted:
-        """Why the row has no attempt left: its last one ended without an outcome, or it was allowed more before."""
+    def reject_exhausted(self, row: Delivery) -> None:
+        """Dead-letter a row that has no attempt left: its last one ended without an outcome, or it was allowed more
+        before."""
         allowed, had = self._settings.max_attempts, row.message.meta.attempts - 1
         if row.recovered:
-            return LeaseExhausted(
-                f"the lease of its last attempt ended without an outcome (max_attempts={allowed})"
-            )
-        now = f"no more than max_attempts={allowed} are allowed now"
-        return LeaseExhausted(f"it has had {had} attempts, each with an outcome, and {now}")
+            reason = f"the lease of its last attempt ended without an outcome (max_attempts={allowed})"
+        else:
+            now = f"no more than max_attempts={allowed} are allowed now"
+            reason = f"it has had {had} attempts, each with an outcome, and {now}"
+        self._dead_letter(self._failed(row, LeaseExhausted(reason), 0.0), refund=True)
 
     def release(self, rows: Sequence[Delivery], reason: str, wake: float = 0.0) -> None:
         """Release rows undispatched, and the rows of their keys behind them; their keys wait until ``wake``."""

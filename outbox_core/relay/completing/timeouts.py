@@ -61,8 +61,7 @@ class TimeoutReview:
             self._gather()
             async with anyio.create_task_group() as judging:  # a probe that waits holds up no other's verdict
                 for destination in dict.fromkeys(case.destination for case in self._cases):
-                    judging.start_soon(self._judge, destination)
-            self._pools.submit()
+                    judging.start_soon(self._review, destination)
 
     def settle_now(self) -> None:
         """Settle what is under review as it is, because the relay stops: charged, unless the destination is known to be
@@ -82,6 +81,10 @@ class TimeoutReview:
         for case in cases:
             del self._cases[case]
         return cases
+
+    async def _review(self, destination: Destination) -> None:
+        await self._judge(destination)
+        self._pools.submit()
 
     async def _judge(self, destination: Destination) -> None:
         cases = [case for case in self._cases if case.destination is destination]

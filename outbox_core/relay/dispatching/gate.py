@@ -65,14 +65,14 @@ class Gate:
         """Wake a pool once, when the answer may have changed: rows of several tables may wait for their turn here."""
         self._waiting[pool] = None
 
-    def holds_back(self, pool: SlotUser) -> bool:
+    def holds_back(self, pool: SlotUser, row: Delivery) -> bool:
         """True when a pool that waits here would get another no now."""
         if pool not in self._waiting:
             return False
         if self._quarantine.alone is not None:
             return True
-        busy = bool(self.dispatching) or self._quarantine.is_yielding(clock.now())
-        return busy and self._breaker.is_half_open
+        yields = self._quarantine.yields(row.message.meta.table, clock.now())
+        return self._breaker.is_half_open and (self.dispatching > 0 or yields)
 
     def reopen(self) -> None:
         """Wake all that wait."""

@@ -118,7 +118,11 @@ class DispatchPool:
     def wake(self) -> None:
         """Something changed: rows came, a slot is free, or the gate opened. Sets as many tasks to work as there is work
         for. A pool in front of a closed gate takes no slot: others may have a use for it."""
-        if not self.ready or self.destination.is_open or self.destination.gate.holds_back(self):
+        if (
+            not self.ready
+            or self.destination.is_open
+            or self.destination.gate.holds_back(self, self.ready[0])
+        ):
             return
         wanted = -(-len(self.ready) // self._window)
         while wanted > 0 and (self._idle or len(self.workers) < self._slots.total):
@@ -405,7 +409,7 @@ class Pools:
         for row in rows:
             meta = row.message.meta
             if meta.attempts > max_attempts:
-                self._settlement.reject(row, self._settlement.exhausted(row))
+                self._settlement.reject_exhausted(row)
                 continue
             if unreadable and (error := unreadable.get(row)) is not None:
                 self._settlement.reject(row, error)

@@ -99,7 +99,3 @@ class Quarantine:
     def yields(self, table: str, now: float) -> bool:
         """True when a table leaves the trial to another one now."""
         return now < self._yields_until and table == self._failed_trial_of
-
-    def is_yielding(self, now: float) -> bool:
-        """True when any table does."""
-        return now < self._yields_until

@@ -145,13 +145,13 @@ class Keys:
         A key of the batch's claim of which less came than was asked for is free, unless the claim was cut short.
         """
         released: list[Delivery] = []
-        hidden, requested = batch.predecessors, batch.keys
+        predecessors, requested = batch.predecessors, batch.keys
         keys = self._gather(rows)
         for key_id, asked in requested.items():
             key = self._keys.get(key_id)
             if key is None or len(key.fresh) >= asked:
                 continue
-            if not key.fresh and (first := hidden.get(key_id)) is not None:
+            if not key.fresh and (first := predecessors.get(key_id)) is not None:
                 self._hold(key, now + _wait(first))
             elif not batch.full:
                 self._free(key)
@@ -163,7 +163,7 @@ class Keys:
                 # Held since the claim was sent: its first message failed meanwhile.
                 _leave_out(claimed, released)
                 continue
-            if hidden and (predecessor := hidden.get(key.id)) is not None:
+            if predecessors and (predecessor := predecessors.get(key.id)) is not None:
                 claimed = self._held_behind(predecessor, key, claimed, now, released)
             self._admit_key(key, claimed)
         return released

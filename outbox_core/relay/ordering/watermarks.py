@@ -126,10 +126,10 @@ class KeyWatermarks:
         if self._expensive_trials >= _TRIALS or self._watermarks:
             self._expensive_until, self._expensive_trials = now + _EXPENSIVE_SECONDS, 0
 
-    def verified(self, last: Mapping[KeyId, int], hidden: Mapping[KeyId, Predecessor]) -> None:
+    def verified(self, last: Mapping[KeyId, int], predecessors: Mapping[KeyId, Predecessor]) -> None:
         """Rows of these keys were claimed, up to these sequences, and this comes before them that is not in flight."""
         for key_id, sequence in last.items():
-            if key_id not in hidden and key_id not in self._lowered:
+            if key_id not in predecessors and key_id not in self._lowered:
                 self._raise(key_id, min(sequence, self._ceiling))
 
     def lower(self, rows: Iterable[Delivery]) -> None:

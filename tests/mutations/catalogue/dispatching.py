@@ -176,11 +176,10 @@ MUTATIONS: Final = (
         breaks="A stop undoes lost claims only when the last dispatch has ended, by when it has no time left.",
         promise="What a stopped relay had not begun is free at once.",
         file="outbox_core/relay/pipeline.py",
-        old="""            self._admission.flush()
+        old="""            # Beside dispatches that may last until the deadline, after which there is no time.
             await self._undo_lost_claims()
 """,
-        new="""            self._admission.flush()
-""",
+        new="",
         tests=(
             (
                 "tests/unit/relay/test_stop.py"

@@ -28,8 +28,8 @@ MUTATIONS: Final = (
         breaks="A row that was leased without its content is dispatched without it.",
         promise="A row that cannot be read is a dead letter, and the others go on.",
         file=_UNREADABLE,
-        old="except ContentUnreadable as error:\n                return error",
-        new="except ContentUnreadable:\n                return None",
+        old="except ContentUnreadable as error:\n                found[row] = error",
+        new="except ContentUnreadable:\n                pass",
         tests=(
             f"{_UNIT}::test_a_row_that_cannot_be_read_is_dead_and_the_others_go_on[None]",
             f"{_RELAY}/test_unreadable.py::test_a_row_that_cannot_be_written_out_is_dead_and_the_others_arrive",
@@ -101,5 +101,19 @@ MUTATIONS: Final = (
 """,
         new="",
         tests=(f"{_UNIT}::test_an_unavailable_destination_with_very_many_messages_keeps_no_other_waiting",),
+    ),
+    Mutation(
+        name="unreadable-rows-blame-others",
+        breaks="Of rows that were leased without their content, the first one's error counts for all.",
+        promise="A row that cannot be read is a dead letter, and the others go on.",
+        file="outbox_core/relay/claiming/unreadable.py",
+        old="                found[row] = error\n            except StorageTimeout",
+        new="                return dict.fromkeys(batch.deliveries(), error)\n            except StorageTimeout",
+        tests=(
+            (
+                "tests/unit/relay/claiming/test_unreadable.py"
+                "::test_no_row_is_blamed_for_another_that_was_leased_with_it"
+            ),
+        ),
     ),
 )

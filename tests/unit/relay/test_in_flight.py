@@ -66,7 +66,8 @@ def test_deliveries_are_made_once_and_expire_with_their_claim() -> None:
 
 def test_why_a_row_is_unreadable_is_known_until_it_leaves() -> None:
     flight, unreadable, other = in_flight(), batch_of(1), batch_of(2)
-    unreadable.unreadable = error = ContentUnreadable("no")
+    error = ContentUnreadable("no")
+    unreadable.unreadable = dict.fromkeys(unreadable.deliveries(), error)
     for each in (unreadable, other):
         flight.add(each)
     (row,), (readable,) = flight.opened(unreadable), flight.opened(other)

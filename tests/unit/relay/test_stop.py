@@ -266,7 +266,7 @@ async def test_a_relay_that_stops_takes_no_lead_and_keeps_what_it_has() -> None:
 
 
 class LosesAnswer(KeptStore):
-    """Loses the answer of every claim that takes rows, once told to, and undoes none before the stop."""
+    """Loses the answer of every claim that takes rows, once it ``loses``, and undoes none before the stop."""
 
     loses = False
 

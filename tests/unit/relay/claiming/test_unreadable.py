@@ -7,11 +7,13 @@ from uuid import UUID
 
 import pytest
 
-from outbox_core.errors import ContentUnreadable, StorageTimeout
+from outbox_core.errors import ContentUnreadable, StorageTimeout, StorageUnavailable
 from outbox_core.identifiers import uuid7
 from outbox_core.relay.claiming.unreadable import UnreadableRows
-from outbox_core.store import Claim, KeyId, KeyRequest, Position
-from tests.kit.deliveries import claim, shared
+from outbox_core.store import Claim, KeyId, KeyRequest, Position, RowId
+from outbox_core.stores.memory import MemoryStore
+from outbox_core.table import TableName
+from tests.kit.deliveries import batch, claim, delivery, leased, shared
 from tests.kit.memory import TABLE
 
 SINCE: Position = (datetime(2026, 5, 1, tzinfo=UTC), 7)
@@ -69,3 +71,29 @@ def test_a_slow_row_is_suspected_when_it_was_not_answered_three_times() -> None:
         assert not unreadable.suspected
     unreadable.failed(claim_of(), (), StorageTimeout("slow"))
     assert unreadable.suspected
+
+
+class OneBad(MemoryStore):
+    """A store in which the content of one row cannot be read."""
+
+    def __init__(self, bad: RowId) -> None:
+        super().__init__()
+        self.bad = bad
+
+    async def read_content(self, table: TableName, row_id: RowId) -> None:
+        if row_id == self.bad:
+            raise ContentUnreadable("cannot be read")
+        await super().read_content(table, row_id)
+
+
+@pytest.mark.asyncio
+async def test_no_row_is_blamed_for_another_that_was_leased_with_it() -> None:
+    """A claim of several keys may lease several rows without their content."""
+    rows = [delivery(1, "a"), delivery(2, "b")]
+    unreadable = UnreadableRows(TABLE, shared(OneBad(rows[0].id)))
+    both = batch(claim(without_content=True), leased(rows))
+    with pytest.raises(StorageUnavailable):
+        await unreadable.examine(both)
+    alone = batch(claim(without_content=True), leased(rows[:1]))
+    (found,) = (await unreadable.examine(alone)).items()
+    assert (found[0].id, type(found[1])) == (rows[0].id, ContentUnreadable)

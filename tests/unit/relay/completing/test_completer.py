@@ -212,3 +212,23 @@ async def test_a_stop_does_not_wait_for_locked_rows() -> None:
     async with asyncio.timeout(5.0):
         while (written := await completer.step()) is not None:
             assert not written.rows
+
+
+async def test_batches_that_are_deferred_do_not_lengthen_the_pause_of_a_later_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stop_clock(monkeypatch)
+    locked = [delivery(number) for number in range(8)]
+    store = Writes(*(StorageUnavailable("locked") for _ in locked), StorageUnavailable("gone"))
+    store.locked_ids = {row.id for row in locked}
+    completer, heard = completer_on(store)
+    completer._backoff = Backoff(0.001, 60.0, 0.0, lambda: 0.0)
+    for row in locked:
+        completer.publish(row, 0.1)
+        while not (await step(completer)).deferred:
+            pass
+    completer.publish(delivery(9), 0.1)
+    while not heard.of(Reconnecting):
+        await step(completer)
+    (paused,) = heard.of(Reconnecting)
+    assert paused.retry_in == 0.02, "the shortest pause"

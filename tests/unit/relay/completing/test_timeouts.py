@@ -89,7 +89,7 @@ async def test_a_timeout_is_charged_where_a_probe_is_answered_and_an_outage_wher
         review.put(lives, first)
         review.put(silent, second)
         assert await review.judged(2) == [("charged", [first]), ("outage", [second])]
-        await until(lambda: review.verdicts.submitted == 1)
+        await until(lambda: review.verdicts.submitted == 2)
 
 
 async def test_without_a_probe_three_together_in_silence_are_one_outage_and_two_are_none() -> None:

@@ -8,6 +8,7 @@ from outbox_core.relay.dispatching.destinations import Destination
 from outbox_core.relay.in_flight import Delivery
 from tests.kit.brokers import UnavailableBroker
 from tests.kit.deliveries import Woken, delivery, destination, half_open, leased_again
+from tests.kit.tuning import stop_clock
 
 
 async def with_suspect() -> tuple[Destination, Delivery]:
@@ -53,10 +54,10 @@ async def test_a_row_from_before_the_outage_keeps_the_trial_waiting() -> None:
     await half_open(where)
     assert not where.gate.enter(trial, 0.0)
     where.gate.wait(pool)
-    assert where.gate.holds_back(pool)
+    assert where.gate.holds_back(pool, trial)
     where.gate.leave(hanging)
     assert pool.times == 1
-    assert not where.gate.holds_back(pool), "it waits no more"
+    assert not where.gate.holds_back(pool, trial), "it waits no more"
     assert where.gate.enter(trial, 0.0)
 
 
@@ -115,3 +116,20 @@ async def test_a_table_whose_trial_failed_leaves_the_next_one_to_another() -> No
     assert where.gate.enter(other, 10.0)
     where.gate.leave(other)
     assert where.gate.enter(failed, 10.0 + seconds)
+
+
+@pytest.mark.asyncio
+async def test_while_one_table_yields_its_trial_another_is_not_held_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stop_clock(monkeypatch, 10.0)
+    where, pool = destination(), Woken()
+    yielding, other = delivery(1, table="public.a"), delivery(2, table="public.b")
+    where.unavailable(0.0, ())
+    where.breaker.half_open(10.0, answered=True)
+    where.quarantine.trial_failed("public.a")
+    where.quarantine.half_opened(10.0, is_shared=True)
+    where.gate.wait(pool)
+    assert where.gate.holds_back(pool, yielding)
+    assert not where.gate.holds_back(pool, other)
+    assert where.gate.enter(other, 10.0)

@@ -139,7 +139,6 @@ def test_the_table_of_a_failed_trial_yields_to_others_for_a_moment_where_there_a
     assert seconds > 0.0
     assert quarantine.yields("public.a", 10.0)
     assert not quarantine.yields("public.b", 10.0)
-    assert quarantine.is_yielding(10.0)
     assert not quarantine.yields("public.a", 10.0 + seconds)
     quarantine.closed()
     assert quarantine.half_opened(20.0, is_shared=True) == 0.0
