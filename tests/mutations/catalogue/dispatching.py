@@ -157,18 +157,50 @@ MUTATIONS: Final = (
     ),
     Mutation(
         name="dispatches-after-a-stop",
-        breaks="A stop that waits for the database lets further dispatches begin meanwhile.",
+        breaks="A stop lets further dispatches begin for a moment.",
         promise="Nothing is begun after a stop.",
         file="outbox_core/relay/pipeline.py",
         old="""                stopping.start_soon(self._stop_dispatching)
                 loops.cancel_scope.cancel()
 """,
         new="""                shutdown.requested = False
+                await anyio.sleep(0.3)
+                shutdown.request(shutdown.deadline - clock.now())
+                stopping.start_soon(self._stop_dispatching)
                 loops.cancel_scope.cancel()
-            shutdown.request(shutdown.deadline - clock.now())
 """,
         tests=(
             "tests/unit/relay/test_stop.py::test_nothing_is_begun_after_a_stop_while_a_claim_is_not_answered",
+        ),
+    ),
+    Mutation(
+        name="lost-claims-undone-last",
+        breaks="A stop undoes lost claims only when the last dispatch has ended, by when it has no time left.",
+        promise="What a stopped relay had not begun is free at once.",
+        file="outbox_core/relay/pipeline.py",
+        old="""            # Beside dispatches that may last until the deadline, after which there is no time.
+            await self._undo_lost_claims()
+""",
+        new="",
+        tests=(
+            (
+                "tests/unit/relay/test_stop.py"
+                "::test_lost_claims_are_undone_beside_a_dispatch_that_lasts_until_the_deadline"
+            ),
+        ),
+    ),
+    Mutation(
+        name="cancelled-loops-in-silence",
+        breaks="A loop of the relay that is cancelled from outside ends, and the relay goes on without it.",
+        promise="A relay works, or it ends with an error.",
+        file="outbox_core/runtime/supervision.py",
+        old="if not cancelled or not shutdown.requested:",
+        new="if not cancelled:",
+        tests=(
+            (
+                "tests/unit/relay/test_cancelled_parts.py"
+                "::test_a_task_of_the_relay_that_is_cancelled_from_outside_ends_the_relay"
+            ),
         ),
     ),
 )

@@ -102,4 +102,18 @@ MUTATIONS: Final = (
         new="",
         tests=(f"{_UNIT}::test_an_unavailable_destination_with_very_many_messages_keeps_no_other_waiting",),
     ),
+    Mutation(
+        name="unreadable-rows-blame-others",
+        breaks="Of rows that were leased without their content, the first one's error counts for all.",
+        promise="A row that cannot be read is a dead letter, and the others go on.",
+        file="outbox_core/relay/claiming/unreadable.py",
+        old="                found[row] = error\n            except StorageTimeout",
+        new="                return dict.fromkeys(batch.deliveries(), error)\n            except StorageTimeout",
+        tests=(
+            (
+                "tests/unit/relay/claiming/test_unreadable.py"
+                "::test_no_row_is_blamed_for_another_that_was_leased_with_it"
+            ),
+        ),
+    ),
 )
