@@ -239,7 +239,7 @@ class AdminStoreContract:
             await yard.write(second)
             followed = await yard.store.claim_keys(yard.table, yard.terms(), [KeyRequest(key_id("k"), 1)])
             equal(ids(followed.rows()), [second.event_id], "followed")
-            equal(dict(followed.predecessors or {}), {}, "whoever is before it")
+            equal(dict(followed.predecessors or {}), {}, "what comes before it")
 
     async def test_pending_messages_are_put_off_and_brought_forward(self, database: Database) -> None:
         async with _looked_after(database) as yard:
